@@ -73,7 +73,7 @@ def run(code: str) -> str:
     return done.stdout
 
 
-ASKED = {"--help": 0, "score": 2, "nonsense": 2, "translate enfr --beams 0": 2}
+ASKED = {"--help": 0, "score": 2, "nonsense": 2, "run 01 --outputs": 2}
 
 
 def test_help_and_wrong_arguments_wait_for_no_large_package():

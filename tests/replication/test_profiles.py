@@ -53,13 +53,3 @@ def test_wrong_values_are_named_with_what_to_give(given, message):
     with pytest.raises(ValueError, match=re.escape(message)) as refused:
         load_profile(**given)
     assert "pydantic" not in str(refused.value)
-
-
-def test_a_translation_model_is_named_by_task_and_model():
-    profile = load_profile()
-    assert profile.translator("deen") is profile.translation["deen"]["post-norm"]
-    assert profile.translator("deen", "pre-norm").shape.norm == "before"
-    with pytest.raises(ValueError, match="unknown model of enfr 'pre-norm': did you mean post-nor"):
-        profile.translator("enfr", "pre-norm")
-    with pytest.raises(ValueError, match="unknown translation task 'reviews'"):
-        profile.translator("reviews")

@@ -101,6 +101,7 @@ def reproduce(
     folder of its own, and the committed one stays.
     """
     from headprune_lib.replication import measurements, planning
+    from headprune_lib.replication.cli.results import said_before
     from headprune_lib.replication.profiles import check_here
 
     with user_errors():
@@ -130,6 +131,8 @@ def reproduce(
                 name for name in measurements.artifacts(settings) if not _reached(name, settings)
             ]
         else:
+            path = measurements.where(artifact, settings, pair, by)
+            before = said_before(path)
             result = measurements.get(
                 artifact,
                 settings,
@@ -138,7 +141,7 @@ def reproduce(
                 fresh=not stored,
                 announce=planning.announce,
             )
-            _tell(artifact, result, measurements.where(artifact, settings, pair, by))
+            _tell(artifact, result, path, before)
     if missed:
         typer.echo(f"not measured: {', '.join(missed)}; the same command goes on there", err=True)
         raise typer.Exit(1)
@@ -178,7 +181,7 @@ def _dry(
     typer.echo(f"{artifact} {state} {short(path)}")
 
 
-def _tell(artifact: str, result: Result, path: Path) -> None:
+def _tell(artifact: str, result: Result, path: Path, before: Sequence[str] = ()) -> None:
     from headprune_lib.replication.cli.results import compared
 
     seconds = sum(part.provenance["seconds"] for part in result.parts.values())
@@ -190,7 +193,7 @@ def _tell(artifact: str, result: Result, path: Path) -> None:
         else ""
     )
     typer.echo(f"{artifact}: {result.n_examples} examples, {quality}measured in {seconds:.0f} s")
-    for line in compared(result, path):
+    for line in compared(result, path, before):
         typer.echo(line)
 
 

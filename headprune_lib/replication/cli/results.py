@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,15 +77,30 @@ def _about(result: Result) -> Iterator[str]:
     yield f"  {said['command']}"
 
 
-def compared(result: Result, path: Path) -> Iterator[str]:
-    """What a result says beside the committed one and the paper, and where it is, a line each."""
+def said_before(path: Path) -> list[str]:
+    """What the result says whose place among the profiles' own another is about to take."""
+    from headprune_lib.replication.paths import results_root
+    from headprune_lib.replication.store import Key, stored
+
+    task, _, model = path.stem.partition(".")
+    there = path.is_relative_to(root := results_root())
+    result = stored(Key(path.parent.name, task, model), path.parents[1]) if there else None
+    return [*_said(result, root)] if result else []
+
+
+def compared(result: Result, path: Path, before: Iterable[str] = ()) -> Iterator[str]:
+    """What a result says beside the committed one and the paper, and where it is, a line each.
+
+    Args:
+        before: of the committed one, where the result took its place.
+    """
     from headprune_lib.replication.claims.rules import CLAIMS
     from headprune_lib.replication.measurements import half_of
 
     yield from (f"  here       {line}" for line in _said(result, path.parents[1]))
-    if (committed := _committed(result, path)) is not None:
-        name = f" ({committed.model} on {committed.task})" * (committed.key != result.key)
-        yield from (f"  committed  {line}{name}" for line in _said(committed, None))
+    committed = None if before else _committed(result, path)
+    before = _said(committed, None) if committed else before
+    yield from (f"  committed  {line}" for line in before)
     half = half_of(result.key)
     for claim in CLAIMS:
         if claim.measurement == result.measurement and half in claim.halves:
@@ -98,7 +113,7 @@ def _said(result: Result, root: Path | None) -> Iterator[str]:
     from headprune_lib.replication.claims.evidence import rows_of
 
     if rows := rows_of(result, root):
-        yield from (f"{row.claim}: {row.judged.measured}" for row in rows)
+        yield from (f"{row.claim}, {row.setting}: {row.judged.measured}" for row in rows)
         return
     for row in result.values.get("recipes", ()):
         low, high = row["interval"]

@@ -1,8 +1,7 @@
-"""Commands that train models, and use them."""
+"""Commands that train models."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,30 +78,6 @@ def _train_translator(
     folder = training.train(settings, task, seed, model=model, retrain=retrain)
     for path in weights.publish(settings, task, seed, model) if publish else [folder]:
         typer.echo(short(path))
-
-
-@app.command(hidden=True)
-def translate(
-    task: Annotated[str, typer.Argument(help="enfr, deen, …; with --profile paper wmt14-enfr.")],
-    sentences: Annotated[
-        list[str] | None, typer.Argument(help="Sentences; read from standard input if left out.")
-    ] = None,
-    beams: Annotated[int, typer.Option(min=1, help="1 is greedy.")] = 5,
-    profile: ProfileName = "default",
-) -> None:
-    """Translate sentences with a trained model, a line each.
-
-    Example: headprune translate enfr "In the beginning God created the heavens and the earth."
-    """
-    from headprune_lib.replication.models.translators import load_translator
-    from headprune_lib.replication.profiles import load_profile
-
-    given = sentences or sys.stdin.read().splitlines()
-    with user_errors():
-        settings = load_profile(profile)
-        translator = load_translator(settings, task, model=settings.model_of(task))
-        for line in translator.translate(given, beams=beams):
-            typer.echo(line)
 
 
 @app.command(

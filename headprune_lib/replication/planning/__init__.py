@@ -10,6 +10,7 @@ import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from headprune_lib.replication import paper, store
 from headprune_lib.replication.data import TASKS, data_folder
@@ -121,7 +122,8 @@ def _steps(
         found += _training(half, profile, task, seed)
     for needed in {one.name: one for each in own for one in each.needs}.values():
         found += _steps(needed, half, profile, task)
-    kept = store.stored(Request(measurement, half, profile, task).key, results_folder(profile))
+    request = Request(measurement, half, profile, task)
+    kept = store.stored(request.key, _results_of(request))
     there = [part for part in wanted if kept is not None and part in kept.parts]
     state = f"{len(there)} of {len(wanted)} parts" if there else "missing"
     state = "done" if len(there) == len(wanted) else state
@@ -129,6 +131,13 @@ def _steps(
     what = f"{name or paper.name_of(measurement.name, half, task)} ({measurement.name})"
     measured = Step(what, task, passes, state, translations, half)
     return [*dict.fromkeys(found), measured]  # what is needed may need the same training
+
+
+def _results_of(request: Request) -> Path:
+    """Where a result lies; where the network would be asked for that, the profile's own folder."""
+    profile = request.profile
+    known = request.half == "encoder" and not BASES[profile.model].hub and profile.data != "hub"
+    return request.path.parents[1] if known else results_folder(profile)
 
 
 def _training(half: Half, profile: Profile, task: str, seed: int) -> Iterator[Step]:

@@ -149,14 +149,15 @@ def replace_files(files: dict[Path, bytes]) -> None:
             os.replace(temporary, path)
             old[path] = previous
     except BaseException as error:
-        for written, content in old.items():
+        failed = path
+        for path, content in old.items():
             if content is None:
-                written.unlink()
+                path.unlink()
             else:
-                written.write_bytes(content)
+                path.write_bytes(content)
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise type(error)(
-                error.errno, f"cannot be written ({error.strerror})", str(path)
+                error.errno, f"cannot be written ({error.strerror})", str(failed)
             ) from error
         raise
     finally:

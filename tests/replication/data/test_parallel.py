@@ -1,12 +1,11 @@
 """Verses, captions and news: read as they are, and split without a leak."""
 
-import itertools
 import sqlite3
 
 import pytest
 
-from headprune_lib.replication.data import LANGUAGE_TASKS, TRANSLATION_TASKS, Texts
-from headprune_lib.replication.data.parallel import CAPTIONS, read_version, split_by_chapter
+from headprune_lib.replication.data import LANGUAGE_TASKS, TRANSLATION_TASKS
+from headprune_lib.replication.data.parallel import CAPTIONS, read_version
 
 
 @pytest.mark.slow
@@ -30,17 +29,6 @@ def test_reading_a_version(tmp_path):
     assert read_version(path, "x") == {(1, 2, 3): "two words"}
     with pytest.raises(ValueError, match="no verses of a translation 'y'"):
         read_version(path, "y")
-
-
-def test_splitting_does_not_depend_on_the_order_or_the_other_verses():
-    def test_split(places):
-        texts = tuple(map(str, places))
-        return split_by_chapter(Texts(texts, second=texts, places=places), {"test": 0.3})["test"]
-
-    places = tuple(itertools.product((1, 2), range(1, 40), (1, 2)))  # book, chapter, verse
-    whole, backwards = test_split(places), places[::-1][:60]
-    assert set(test_split(backwards).places) == set(whole.places) & set(backwards)
-    assert whole.first(3).sources == whole.sources[:3]
 
 
 @pytest.mark.slow

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import sacrebleu
 import torch
-from typer.testing import CliRunner
 
 from headprune_lib.fairseq_import import FairseqTranslator
 from headprune_lib.fairseq_import.load import Dictionary, Splitter
-from headprune_lib.replication.cli import app
 from headprune_lib.replication.data import Moses
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.models import translators
@@ -116,13 +114,7 @@ def test_a_training_of_another_recipe_is_not_mixed_in(smoke):
     path.write_bytes(before)
 
 
-def test_the_command_translates_and_refuses(smoke):
-    run = CliRunner().invoke
-    result = run(app, ["translate", "toy", "ba de", "--profile", "smoke"])
-    assert result.exit_code == 0 and len(result.output.splitlines()) == 1
-    assert run(app, ["translate", "toy", "--profile", "smoke"], input="ba\nde\n").exit_code == 0
-    refused = run(app, ["translate", "enfrr", "x"])
-    assert refused.exit_code == 2 and "did you mean enfr" in refused.output
+def test_what_cannot_be_translated_is_refused(smoke):
     for text, message in ((["ba", " "], "line 2 is empty"), (["ba de " * 400], "split it")):
         with pytest.raises(ValueError, match=message):
             load_translator(smoke, "toy").translate(text)
