@@ -215,12 +215,12 @@ def curves_table(shown: Mapping[str, Result]) -> pd.DataFrame:
         rows.append(
             {
                 "model and task": name,
-                "kept at the paper's share": judged_text(row.judged, ".1%"),
-                f"removable at a loss of {SHOWN_TOLERANCE:.0%}": estimate(
+                "kept": judged_text(row.judged, ".1%"),
+                f"removable at {SHOWN_TOLERANCE:.0%} loss": estimate(
                     removable["share"], removable["interval"], ".0%"
                 ),
                 "power": f"{row.judged.power or 0:.2f}",
-                "paper's criterion": words["paper's criterion"],
+                "the paper's": words["the paper's"],
                 "counts": words["counts"],
             }
         )
