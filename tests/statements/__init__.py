@@ -19,10 +19,9 @@ from typing import Any
 from bs4 import BeautifulSoup
 
 from headprune_lib.replication import measurements, store
-from headprune_lib.replication.bench import read_runs
 from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.claims.verdict import Row
-from headprune_lib.replication.paths import bench_path, project_root
+from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.store import Key, Result
 
 
@@ -46,11 +45,6 @@ class Statement:
 def on(page: str, sentences: dict[str, Callable[[], bool]], slow: bool = False) -> list[Statement]:
     """The statements of a page: its words, and what must be true for them to stand."""
     return [Statement(page, words, follows, slow) for words, follows in sentences.items()]
-
-
-def timings(half: str = "encoder", machine: int = 0) -> list[dict[str, Any]]:
-    """The rows that ``headprune bench`` stored of a machine; 0 is the one that was timed last."""
-    return read_runs(bench_path(half))[machine]["rows"]
 
 
 def all_statements() -> list[Statement]:

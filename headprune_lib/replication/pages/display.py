@@ -28,7 +28,7 @@ from headprune_lib.replication.pages.tables.markup import (
     points,
     signed,
 )
-from headprune_lib.replication.pages.tables.verdicts import again_table, rows_table
+from headprune_lib.replication.pages.tables.verdicts import again_table
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import setting
 
@@ -37,6 +37,7 @@ __all__ = [
     "estimate",
     "frame",
     "holds",
+    "joined",
     "judge",
     "judged_text",
     "kept_text",
@@ -51,7 +52,6 @@ __all__ = [
     "show",
     "show_again",
     "show_figure",
-    "show_verdicts",
     "signed",
 ]
 
@@ -74,7 +74,15 @@ def holds(condition: bool, sentence: str) -> Markdown:
     return Markdown(f"{NOT_BORNE_OUT} *{' '.join(sentence.split())}*")
 
 
-def show(table: pd.DataFrame, name: str = "", caption: str = "") -> HTML:
+def joined(*paragraphs: Markdown | None) -> Markdown | None:
+    """Paragraphs below one another, without those of results that are not there; None if all are not."""
+    texts = [one.data for one in paragraphs if one]
+    return Markdown("\n\n".join(texts)) if texts else None
+
+
+def show(
+    table: pd.DataFrame, name: str = "", caption: str = "", csv: pd.DataFrame | None = None
+) -> HTML:
     """A table for a page; one without rows says that nothing was measured.
 
     Args:
@@ -82,10 +90,11 @@ def show(table: pd.DataFrame, name: str = "", caption: str = "") -> HTML:
         name: number of the table on the page, such as ``"Table 1"`` or ``"Table S1"``; its anchor
             is ``#table-1``. Without one the table has neither.
         caption: what is seen in it, as HTML.
+        csv: what its CSV holds, if that is more than is shown.
     """
     if table.empty:
         return HTML(f"<p>{NOT_MEASURED.capitalize()}.</p>")
-    return HTML(as_html(table, name, caption))
+    return HTML(as_html(table, name, caption, csv))
 
 
 def show_figure(name: str, caption: str, draw: Callable[..., Figure], *what: Any) -> HTML:
@@ -115,12 +124,6 @@ def paragraph(text: str) -> HTML:
 def judge(result: Result, claim: str) -> Row:
     """What our rule says of a result on a claim: ``word``, ``counts``, ``judged.power``."""
     return next(row for row in evidence.rows_of(result) if row.claim == claim)
-
-
-def show_verdicts(*results: Result, name: str = "", caption: str = "") -> HTML:
-    """What both columns say of every claim that the results bear on."""
-    rows = (row for result in results for row in evidence.rows_of(result))
-    return show(rows_table(rows), name, caption)
 
 
 def show_again(*results: Result) -> HTML:

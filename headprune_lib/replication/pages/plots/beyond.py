@@ -27,6 +27,7 @@ from headprune_lib.replication.pages.plots.style import (
     dots,
     looks,
     pruning_curve,
+    weight,
 )
 from headprune_lib.replication.pages.tables.beyond import Grid
 from headprune_lib.replication.pages.tables.markup import with_minus
@@ -164,7 +165,7 @@ def before_and_after(
             n_runs = max(len(state["runs"]) for state in found.values())
             aside = _ASIDE * (place - (len(orders) - 1) / 2)
             label = look.label + (f" (mean of {n_runs})" if n_runs > 1 else "")
-            axes.plot(shares, scores, look.line, color=look.colour, label=label)
+            axes.plot(shares, scores, look.line, color=look.colour, label=label, **weight(name))
             axes.vlines(shares + aside, *ends.T, color=look.colour, linewidth=1.5)
             for share, state in found.items():
                 if len(state["runs"]) > 1:
@@ -212,7 +213,7 @@ def perplexity_along(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure
                 continue
             curve = values["curves"][name]
             found = {"mean": curve["perplexity"], "runs": np.exp(curve["runs"])}
-            pruning_curve(axes, shares, found, *look)
+            pruning_curve(axes, shares, found, *look, **weight(name))
         # the reversed order leaves the picture: the others could not be told apart beside it
         most = max(np.exp(curve["runs"]).max() for name, curve in values["curves"].items()
                    if name != "importance reversed")  # fmt: skip

@@ -32,6 +32,7 @@ from headprune_lib.replication.pages.plots.style import (
     looks,
     pruning_axes,
     pruning_curve,
+    weight,
     within,
 )
 from headprune_lib.replication.pages.tables.markup import NOT_MEASURED, shown_orders
@@ -76,9 +77,14 @@ def orders(axes: Axes, curve: Result, counted: bool = True) -> None:
     values, half = curve.values, half_of(curve.key)
     shares, scale = 100 * np.array(values["shares"]), 1 if curve.metric == "BLEU" else 100
     for name, look in looks(shown_orders(values)).items():
-        widest = {"linewidth": 4, "zorder": 3} if name == "importance" else {"linewidth": 1.6}
         pruning_curve(
-            axes, shares, values["curves"][name], *look, scale=scale, counted=counted, **widest
+            axes,
+            shares,
+            values["curves"][name],
+            *look,
+            scale=scale,
+            counted=counted,
+            **weight(name),
         )
     bert_by_others(axes, curve.task)
     if values["chance"]:

@@ -203,9 +203,9 @@ def alike_by_others() -> pd.DataFrame:
                 "BERT-base on": one.task,
                 "two seeds, mean": f"{one.seeds.mean():.2f}",
                 "lowest and highest": f"{one.seeds.min():.2f}, {one.seeds.max():.2f}",
-                "with another task, mean": f"{np.mean([*one.others.values()]):.2f}",
+                "another task, mean": f"{np.mean([*one.others.values()]):.2f}",
                 "nearest task": f"{one.others[one.nearest]:.2f} ({one.nearest})",
-                "means over seeds, with another task": f"{one.means.min():.2f} to {one.means.max():.2f}",
+                "means over seeds": f"{one.means.min():.2f} to {one.means.max():.2f}",
             }
             for one in alike()
         ]
@@ -230,12 +230,10 @@ def agreement_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
         rows.append(
             {
                 "model and task": name,
-                "pairs of fine-tunings": len(pairs),
+                "pairs": len(pairs),
                 "Spearman, mean": f"{result.values['mean_spearman']:.2f}",
                 "lowest and highest": f"{min(ranks):.2f}, {max(ranks):.2f}",
-                "ten least important in common": " to ".join(
-                    map(str, sorted({min(common), max(common)}))
-                ),
+                "least ten in common": " to ".join(map(str, sorted({min(common), max(common)}))),
                 "by chance": f"{result.values['shared_least_by_chance']:.1f}",
             }
         )

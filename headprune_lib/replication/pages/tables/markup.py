@@ -142,7 +142,9 @@ def anchor(name: str) -> str:
     return re.sub(r"\W+", "-", name.lower()).strip("-")
 
 
-def as_html(table: pd.DataFrame, name: str = "", caption: str = "") -> str:
+def as_html(
+    table: pd.DataFrame, name: str = "", caption: str = "", csv: pd.DataFrame | None = None
+) -> str:
     """A table for a page; verdicts are coloured words, and claims stand out.
 
     The first column heads the rows. Where ``attrs["prose"]`` of a table is true, or a cell is long,
@@ -160,7 +162,7 @@ def as_html(table: pd.DataFrame, name: str = "", caption: str = "") -> str:
     shown = shown.set_index(first).rename_axis(index=None, columns=first or "no.")
     classes = ["sortable", *(["prose"] if prose else [])]
     markup = shown.to_html(escape=False, border=0, classes=classes)
-    return framed(_scoped(markup), name, caption, table)
+    return framed(_scoped(markup), name, caption, table if csv is None else csv)
 
 
 def framed(markup: str, name: str, caption: str, values: pd.DataFrame) -> str:

@@ -16,7 +16,7 @@ from headprune_lib.replication.bounds import ALPHA, DELTA, DELTA_BLEU, SHOWN_TOL
 from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.claims.questions import strata
 from headprune_lib.replication.claims.verdict import Judged
-from headprune_lib.replication.pages.frames import prunable_at, step_at
+from headprune_lib.replication.pages.frames import prunable_at
 from headprune_lib.replication.pages.tables.markup import (
     Block,
     blocks_html,
@@ -35,7 +35,6 @@ from headprune_lib.replication.titles import machine, spelled
 __all__ = [
     "bench_table",
     "curves_table",
-    "differences_table",
     "difficulty_table",
     "domains_table",
     "heads_grid",
@@ -49,7 +48,6 @@ __all__ = [
     "quality_table",
     "recipes_table",
     "samples_table",
-    "side_by_side",
     "sizes_table",
     "speeds_grid",
 ]
@@ -164,26 +162,6 @@ def samples_table(quality: Result) -> pd.DataFrame:
     return pd.DataFrame(quality.values["samples"])[["source", "translation", "reference"]]
 
 
-def differences_table(figure4: Result) -> pd.DataFrame:
-    """One row a share removed that the rules show: BLEU left, *enc-dec* minus each other kind."""
-    values = figure4.values
-    return pd.DataFrame(
-        [
-            {
-                "removed": f"{share:.0%}",
-                **{
-                    f"{name} (95% interval)": signed(found["difference"], found["interval"])
-                    for name in (f"enc-dec minus {kind}" for kind in KINDS if kind != "enc-dec")
-                    for found in [
-                        values["differences_along"][name][step_at(values["shares"], share)]
-                    ]
-                },
-            }
-            for share in values["shown"]
-        ]
-    )
-
-
 def heads_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
     """One row a model and task: how many heads can be removed one by one, and both verdicts on C1."""
     rows = []
@@ -196,8 +174,7 @@ def heads_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
                 "model and task": name,
                 "texts": f"{result.n_examples:,}",
                 "accuracy": f"{result.values['baseline']['accuracy']:.1%}",
-                "removable": f"{counts['removable']} of {counts['heads']}",
-                "share": estimate(share, removable["removable_interval"], ".0%"),
+                "removable": estimate(share, removable["removable_interval"], ".0%"),
                 "power": f"{removable['power']:.2f}",
                 **both_words(judged),
             }
@@ -206,17 +183,20 @@ def heads_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
 
 
 def domains_table(shown: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a model and pair of texts: how the effects of the same cuts correlate, by each measure."""
+    """One row a model and pair of texts: how the effects of the same cuts correlate, by each measure.
+
+    Reliability is that of log-loss, on the text where it is lower.
+    """
     rows = []
     for name, result in shown.items():
         for domain, pair in result.values["correlations"].items():
             found = {
-                "Spearman, log-loss": pair["loss"]["spearman"],
+                "Spearman, loss": pair["loss"]["spearman"],
                 "within layers": pair["loss"]["within"],
                 "Pearson, accuracy": pair["accuracy"]["pearson"],
             }
             cells = {what: estimate(one["r"], one["interval"]) for what, one in found.items()}
-            reliable = "{:.2f}, {:.2f}".format(*pair["loss"]["reliability"])
+            reliable = f"{min(pair['loss']['reliability']):.2f}"
             where = {"model and task": name, "other text": spelled(domain)}
             rows.append(where | cells | {"reliability": reliable})
     return pd.DataFrame(rows)
@@ -235,12 +215,12 @@ def curves_table(shown: Mapping[str, Result]) -> pd.DataFrame:
         rows.append(
             {
                 "model and task": name,
-                "kept at the paper's share": judged_text(row.judged, ".1%"),
-                f"removable at a loss of {SHOWN_TOLERANCE:.0%}": estimate(
+                "kept": judged_text(row.judged, ".1%"),
+                f"removable at {SHOWN_TOLERANCE:.0%} loss": estimate(
                     removable["share"], removable["interval"], ".0%"
                 ),
                 "power": f"{row.judged.power or 0:.2f}",
-                "paper's criterion": words["paper's criterion"],
+                "the paper's": words["the paper's"],
                 "counts": words["counts"],
             }
         )
@@ -255,11 +235,16 @@ _AGAINST = {
 
 
 def orders_table(shown: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a pruning curve: importance minus other orders over 0 to 50%, and C8's two verdicts."""
+    """One row a pruning curve: importance minus other orders over 0 to 50%, and C8's two verdicts.
+
+    A curve without any of the other orders has none.
+    """
     rows = []
     for name, result in shown.items():
         change = signed if result.metric == "BLEU" else points
         areas = result.values["early_area_differences"]
+        if not areas.keys() & _AGAINST.keys():
+            continue
         row = {"model and task": name}
         for order, title in _AGAINST.items():
             one = areas.get(order)
@@ -285,9 +270,6 @@ def layers_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
     for name, result in shown.items():
         layers = result.values["layers"]
         enough, lacking = layers_decided(result)
-        worst = min(layers, key=lambda layer: layer["delta"])
-        kind = worst.get("kind", "self").replace("self", "")
-        change = signed if result.metric == "BLEU" else points
         (judged,) = (row for row in evidence.rows_of(result) if row.claim == "C2")
         rows.append(
             {
@@ -295,22 +277,11 @@ def layers_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
                 "texts": f"{result.n_examples:,}",
                 "enough": f"{enough} of {len(layers)}",
                 "not enough": lacking,
-                "largest loss": f"{kind} layer {worst['layer'] + 1}: {change(worst['delta'])}".strip(),
                 "power": f"{judged.judged.power:.2f}",
                 **both_words(judged),
             }
         )
     return pd.DataFrame(rows)
-
-
-def side_by_side(
-    table: Callable[[Result], pd.DataFrame], shown: Mapping[str, Result]
-) -> pd.DataFrame:
-    """One measurement's table for several results, below one another, model and task in front."""
-    if not shown:
-        return pd.DataFrame()
-    tables = {name: table(result) for name, result in shown.items()}
-    return pd.concat(tables, names=["model and task"]).reset_index("model and task")
 
 
 def difficulty_table(curves: Mapping[str, Result], one_head: Mapping[str, Result]) -> pd.DataFrame:
@@ -364,7 +335,7 @@ def recipes_table(result: Result) -> pd.DataFrame:
 
 
 def sizes_table(table4: Result) -> pd.DataFrame:
-    """Parameters, attention's share of them, file and memory, before and after."""
+    """Parameters, attention's share of them, file, and memory to load and run a batch, before and after."""
     rows = []
     for model in ("finetuned", "shape"):
         values = table4.values[model]
@@ -376,7 +347,7 @@ def sizes_table(table4: Result) -> pd.DataFrame:
                     "parameters (M)": f"{values['parameters'][i] / 1e6:.1f}",
                     "in attention": f"{values['attention'][i] / values['parameters'][i]:.0%}",
                     "file (MB)": f"{values['file'][i] / 1e6:.1f}",
-                    "memory to load and run one batch (MB)": f"{values['memory'][i] / 1e6:.0f}",
+                    "memory (MB)": f"{values['memory'][i] / 1e6:.0f}",
                 }
             )
     return pd.DataFrame(rows)

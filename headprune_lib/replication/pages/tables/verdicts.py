@@ -24,7 +24,6 @@ __all__ = [
     "claims_table",
     "new_data_table",
     "others_table",
-    "power_table",
     "rows_table",
     "rules_table",
 ]
@@ -58,11 +57,14 @@ def criterion_met(verdict: Verdict) -> str:
 def both_words(row: Row) -> dict[str, str]:
     """Cells of a result's two verdicts: the paper's own criterion, our rule's word, whether it counts."""
     counts = "yes" if row.counts else "no"
-    return {"paper's criterion": _MET[row.judged.met], "ours": row.word, "counts": counts}
+    return {"the paper's": _MET[row.judged.met], "ours": row.word, "counts": counts}
 
 
 def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
-    """One row a result: where it was measured, the numbers, both columns, and whether it counts."""
+    """One row a result: where it was measured, the numbers, both verdicts, and whether it counts.
+
+    Power is how often the rule would decide, the smallest effect what the interval would show.
+    """
     return pd.DataFrame(
         [
             {
@@ -72,6 +74,8 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
                 "paper's criterion": _MET[row.judged.met],
                 "ours": row.word,
                 "counts": "yes" if row.counts else f"no: {row.why_not}",
+                "power": "" if row.judged.power is None else f"{row.judged.power:.2f}",
+                "smallest effect": row.judged.smallest,
                 "data": row.kind,
             }
             for row in rows
@@ -87,7 +91,8 @@ def where(row: Row) -> str:
 
 def others_table(rows: Iterable[Row]) -> pd.DataFrame:
     """One row a curve of the paper's own models that others measured: both columns; none counts."""
-    return rows_table(rows).drop(columns=["counts", "data"], errors="ignore")
+    left_out = ["counts", "power", "smallest effect", "data"]
+    return rows_table(rows).drop(columns=left_out, errors="ignore")
 
 
 Words = dict[tuple[str, str, str], tuple[str, str]]
@@ -150,23 +155,6 @@ def _words_table(before: Words, after: Words, columns: list[str]) -> pd.DataFram
         was, is_now = (words.get((claim, artifact, place), ("–", "–")) for words in (before, after))
         lines.append([claim, where, *was, *is_now])
     return pd.DataFrame(lines, columns=["claim", "where", *columns])
-
-
-def power_table(rows: Iterable[Row]) -> pd.DataFrame:
-    """One row a result: how often its rule would decide, and the smallest effect that it sees."""
-    return pd.DataFrame(
-        [
-            {
-                "claim": row.claim,
-                "where": where(row),
-                "power": "" if row.judged.power is None else f"{row.judged.power:.2f}",
-                "smallest effect": row.judged.smallest,
-                "counts": "yes" if row.counts else "no",
-            }
-            for row in rows
-            if row.word != "not run"
-        ]
-    )
 
 
 def rules_table() -> pd.DataFrame:
