@@ -419,17 +419,14 @@ def leads_table(values: Mapping[str, Any], metric: str = "accuracy") -> pd.DataF
                 "removed": f"{one['share']:.0%}",
                 "trained": one["way"],
                 **{
-                    f"lead {when} training ({_UNITS[metric]})": points(
+                    f"lead {when} ({_UNITS[metric]})": points(
                         one[when]["difference"], one[when]["interval"]
                     )
                     for when in _WHEN
                 },
-                **{
-                    f"loss beside random's, {when} (nats)": signed(
-                        one[f"loss_{when}"]["difference"], one[f"loss_{when}"]["interval"], ".3f"
-                    )
-                    for when in _WHEN
-                },
+                "loss minus random's, after (nats)": signed(
+                    one["loss_after"]["difference"], one["loss_after"]["interval"], ".3f"
+                ),
             }
             for one in values["leads"]
         ]
