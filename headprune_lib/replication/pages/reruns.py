@@ -56,9 +56,16 @@ def mark_as_rerun(notebook: NotebookNode, parameters: Mapping[str, Any]) -> None
     cell = nbformat.v4.new_markdown_cell(banner, id="rerun", metadata={"tags": ["rerun"]})
     notebook.cells.insert(0, cell)
     authors = _authors()
+
+    def plain(text: str) -> str:
+        return _ROLE.sub(lambda role: _plain(role[1], role[2], authors), text)
+
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = _ROLE.sub(lambda role: _plain(role[1], role[2], authors), cell.source)
+            cell.source = plain(cell.source)
+        for output in cell.get("outputs", ()):
+            if "text/markdown" in output.get("data", {}):
+                output.data["text/markdown"] = plain(output.data["text/markdown"])
 
 
 def _plain(role: str, text: str, authors: Mapping[str, tuple[str, str]]) -> str:
