@@ -59,9 +59,11 @@ def summary_html(verdicts: Sequence[Verdict], cards: str) -> str:
 
 
 def ours(verdict: Verdict) -> str:
-    """What the results that count give, from the least to the largest; of all where none counts."""
-    measured = [row for row in verdict.rows if row.word != "not run"]
-    return _ranges(_CLAIMS[verdict.claim], verdict.counted or measured)
+    """What the results that count give, from the least to the largest, and what all of them give."""
+    claim, measured = _CLAIMS[verdict.claim], [row for row in verdict.rows if row.word != "not run"]
+    told, of_all = (_ranges(claim, rows) for rows in (verdict.counted or measured, measured))
+    what = f"{claim.shown[0][0].upper()}{claim.shown[0][1:]}: " if measured else ""
+    return f"{what}{told}" + f"; all results: {of_all}" * (told != of_all)
 
 
 def by_others(verdict: Verdict) -> str:
@@ -117,7 +119,7 @@ def rests_on(rows: Sequence[Row]) -> str:
 
 def _ranges(claim: Claim, rows: Sequence[Row]) -> str:
     """Least and largest estimate of each part of a rule, of encoders and of translators."""
-    what, form, _ = claim.shown
+    form = claim.shown[1]
     parts: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         for one in row.judged.estimates:
@@ -130,7 +132,7 @@ def _ranges(claim: Claim, rows: Sequence[Row]) -> str:
         low, high = (formatted(form, end) for end in (min(values), max(values)))
         name = ", ".join(filter(None, (label, _HALVES[half] if several else "")))
         told.append(f"{low}{f' to {high}' * (low != high)}{f' ({name})' * bool(name)}")
-    return f"{what[0].upper()}{what[1:]}: {', '.join(told)}"
+    return ", ".join(told)
 
 
 def _cut_alone() -> str:
