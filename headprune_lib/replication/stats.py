@@ -339,7 +339,7 @@ def partial_spearman(
     low, high = np.nanquantile(
         _partial(x[drawn], y[drawn], given[:, drawn], members[:, drawn]), _ENDS
     )
-    t = r * math.sqrt(rest / max(1 - r * r, np.finfo(float).tiny))
+    t = r * math.sqrt(rest / float(max(1 - r * r, np.finfo(float).tiny)))
     return Estimate(r, float(low), float(high), float(2 * scipy.stats.t.sf(abs(t), rest)))
 
 

@@ -46,9 +46,10 @@ SEARCHED = """(() => { const field = document.querySelector(".rows-wanted");
     field.value = "language heads bible"; field.dispatchEvent(new Event("input"));
     return JSON.stringify([...document.querySelectorAll("table.long tbody tr")].map(
         row => [...row.cells].map(cell => cell.textContent))); })()"""
-FRAMES = """JSON.stringify([...document.querySelectorAll(".table-frame")].map(frame =>
-    [frame.scrollWidth > frame.clientWidth + 1,
-     frame.previousElementSibling?.className === "scroll-hint", frame.tabIndex]))"""
+FRAMES = """JSON.stringify([...document.querySelectorAll(".table-frame")].filter(frame =>
+    !frame.closest("details:not([open])")).map(frame => [
+    frame.scrollWidth > frame.clientWidth + 1,
+    frame.previousElementSibling?.className === "scroll-hint", frame.tabIndex]))"""
 
 
 def press(browser, key, times=1):
