@@ -15,11 +15,13 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
 
     >>> unknown("task", "review", ["reviews", "amazon"])
     "unknown task 'review': did you mean reviews? Known: amazon, reviews"
+    >>> unknown("task", "x", ["reviews", "amazon"])
+    "unknown task 'x'. Known: amazon, reviews"
     """
     known = sorted(known)
     near = difflib.get_close_matches(str(given), known, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"unknown {what} {given!r}: {hint}Known: {', '.join(known) or 'none'}"
+    hint = f": did you mean {' or '.join(near)}?" if near else "."
+    return f"unknown {what} {given!r}{hint} Known: {', '.join(known) or 'none'}"
 
 
 def warn_of_former(name: str, new: str) -> None:

@@ -40,7 +40,7 @@ def find_notebook(name: str | Path) -> Path:
 
     Args:
         name: a path with or without ``.ipynb``, or a name in ``notebooks/`` such as
-            ``01_one_head``, or the beginning of one, such as ``01``, whatever the working directory.
+            ``01_one_head``, or the beginning of one, such as ``1``, whatever the working directory.
 
     Raises:
         FileNotFoundError: there is none; the message names the nearest ones.
@@ -54,7 +54,7 @@ def find_notebook(name: str | Path) -> Path:
     known = sorted(
         path.stem for path in notebooks_root().glob("*.ipynb") if not path.stem.endswith("-run")
     )
-    begun = [stem for stem in known if stem.startswith(given.stem)]
+    begun = [stem for stem in known if stem.startswith(given.stem.zfill(2))]
     if len(begun) == 1 and given.parent == Path():
         return (notebooks_root() / f"{begun[0]}.ipynb").resolve()
     raise FileNotFoundError(unknown("notebook", given.stem, known))
