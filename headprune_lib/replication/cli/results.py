@@ -39,9 +39,8 @@ def results(
     with user_errors():
         found = sorted(_measured_here(wanted or "*"), key=lambda path: path.stat().st_mtime)
     for path in found:
-        task, _, model = path.stem.partition(".")
         try:
-            result = load(Key(path.parent.name, task, model), path.parents[1])
+            result = load(Key.at(path), path.parents[1])
             typer.echo("\n".join([*_about(result), *compared(result, path)]) + "\n")
         except (ValueError, KeyError, TypeError) as error:
             typer.echo(f"{short(path)}: cannot be read ({one_line(error)})\n", err=True)
@@ -82,9 +81,8 @@ def said_before(path: Path) -> list[str]:
     from headprune_lib.replication.paths import results_root
     from headprune_lib.replication.store import Key, stored
 
-    task, _, model = path.stem.partition(".")
     there = path.is_relative_to(root := results_root())
-    result = stored(Key(path.parent.name, task, model), path.parents[1]) if there else None
+    result = stored(Key.at(path), path.parents[1]) if there else None
     return [*_said(result, root)] if result else []
 
 

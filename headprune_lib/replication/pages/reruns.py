@@ -77,14 +77,16 @@ def _plain(role: str, text: str, authors: Mapping[str, tuple[str, str]]) -> str:
 
 def _authors() -> dict[str, tuple[str, str]]:
     """Key of a reference -> its authors, as a text names them, and its year."""
+    from pybtex.database import parse_file  # which the book's builder reads the file by, too
+
     found = {}
-    entries = (project_root() / "book" / "references.bib").read_text("utf-8").split("\n@")
-    for entry in entries:
-        fields = dict(re.findall(r"^\s*(author|year)\s*=\s*\{(.*)\},?$", entry, re.MULTILINE))
-        names = [name.split(",")[0] for name in fields.get("author", "").split(" and ")]
+    for key, entry in parse_file(project_root() / "book" / "references.bib").entries.items():
+        names = [
+            " ".join([*person.prelast_names, *person.last_names]).strip("{}")
+            for person in entry.persons["author"]
+        ]
         told = names[0] + (" et al." if len(names) > 2 else f" and {names[1]}" if names[1:] else "")
-        key = entry.partition("{")[2].partition(",")[0]
-        found[key] = (told.strip("{}"), fields.get("year", ""))
+        found[key] = (told, entry.fields.get("year", ""))
     return found
 
 

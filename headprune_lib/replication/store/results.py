@@ -48,6 +48,12 @@ class Key(NamedTuple):
         """The JSON file."""
         return (root or results_root()) / self.measurement / f"{self.task}.{self.model}.json"
 
+    @classmethod
+    def at(cls, path: Path) -> Key:
+        """The key of a JSON file: :meth:`path` gives it for the folder ``path.parents[1]``."""
+        task, _, model = path.stem.partition(".")
+        return cls(path.parent.name, task, model)
+
 
 class _Raw:
     """Arrays, or a function that reads them, which is called when they are first asked for."""
@@ -279,9 +285,5 @@ def stored(key: Key, root: Path | None = None) -> Result | None:
 
 def find(measurement: str = "*", root: Path | None = None) -> list[Key]:
     """The keys of all stored results of a measurement, found by looking; in order of their names."""
-    found = []
-    for path in sorted((root or results_root()).glob(f"{measurement}/*.json")):
-        task, dot, model = path.stem.partition(".")
-        if dot:
-            found.append(Key(path.parent.name, task, model))
-    return found
+    paths = sorted((root or results_root()).glob(f"{measurement}/*.json"))
+    return [Key.at(path) for path in paths if "." in path.stem]
