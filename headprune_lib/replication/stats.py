@@ -547,17 +547,34 @@ def over_trainings(values: ArrayLike, influences: ArrayLike) -> TrainingsMean:
         influences: (trainings, texts), see :func:`text_influences`; 0 for a text that a training
             was not measured on.
     """
-    values, influences = np.asarray(values, np.float64), np.asarray(influences, np.float64)
-    trainings, texts = influences.shape
+    influences = np.asarray(influences, np.float64)
     of_texts = float(np.square(influences.mean(0)).sum())
+    return _over_trainings(values, of_texts, influences.shape[1] - 1)
+
+
+def over_trainings_alike(values: ArrayLike, errors: ArrayLike) -> TrainingsMean:
+    """As :func:`over_trainings`, where only the standard error of each training's value is known.
+
+    The trainings are measured on the same texts: the noise of these is taken to be common to all,
+    so that its variance is not divided by their number.
+
+    Args:
+        values, errors: (trainings,).
+    """
+    return _over_trainings(values, float(np.square(errors).mean()), math.inf)
+
+
+def _over_trainings(values: ArrayLike, of_texts: float, freedom_of_texts: float) -> TrainingsMean:
+    values = np.asarray(values, np.float64)
+    trainings = len(values)
     of_trainings = float(values.var(ddof=1)) / trainings if trainings > 1 else 0.0
     variance = of_texts + of_trainings
-    weighted = of_texts**2 / (texts - 1)
+    weighted = of_texts**2 / freedom_of_texts
     weighted += of_trainings**2 / (trainings - 1) if trainings > 1 else 0.0
-    freedom = variance**2 / weighted if weighted > 0 else float(texts - 1)
+    freedom = variance**2 / weighted if weighted > 0 else freedom_of_texts
     error, value = variance**0.5, float(values.mean())
     half = float(scipy.stats.t.isf(0.025, freedom)) * error
-    return TrainingsMean(value, value - half, value + half, error, freedom)
+    return TrainingsMean(value, value - half, value + half, error, float(freedom))
 
 
 # What a curve or a row of numbers comes to

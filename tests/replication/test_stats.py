@@ -305,6 +305,18 @@ def test_the_interval_by_hand():
     assert (alone.error, alone.freedom) == pytest.approx((0.02**0.5, 2))
 
 
+def test_trainings_whose_texts_are_noise_that_they_share():
+    rng = np.random.default_rng(5)
+    values, texts = rng.normal(0.5, 0.1, 4), rng.normal(0, 0.001, 5000)
+    alike = stats.over_trainings_alike(values, [np.sqrt((texts**2).sum())] * 4)
+    every = stats.over_trainings(values, np.tile(texts, (4, 1)))
+    assert alike.value == every.value
+    assert alike.error == pytest.approx(every.error)
+    assert alike.low == pytest.approx(every.low, abs=1e-4)  # of 5,000 texts, not of infinitely many
+    alone = stats.over_trainings_alike([0.5], [0.1])
+    assert (alone.low, alone.high) == pytest.approx((0.5 - 0.196, 0.5 + 0.196), abs=1e-4)
+
+
 def plain_bleu(sentences):
     """BLEU of summed counts, written out; no order of these is without a match."""
     sums = [sum(column) for column in zip(*sentences, strict=True)]

@@ -319,7 +319,7 @@ def _stratum(
             {},
             one_head_at_a_time.statistics["encoder"],
         )
-        alone = rules.one_at_a_time(values["counts"], values["removable"], "encoder")
+        alone = rules.one_at_a_time([{**values["removable"], **values["counts"]}], "encoder")
     return Stratum(
         name,
         int(chosen.sum()),

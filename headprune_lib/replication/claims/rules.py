@@ -48,7 +48,7 @@ from headprune_lib.replication.measurements.measurement import HALVES, Half
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.published import paper, published_shares, published_task
 from headprune_lib.replication.stats import Z95, all_of, detectable, power_above, standard_error
-from headprune_lib.replication.store import OUTCOMES, Result
+from headprune_lib.replication.store import OUTCOMES, Arrays, Result
 from headprune_lib.replication.store.verses import all_counts
 from headprune_lib.replication.titles import spelled
 
@@ -68,6 +68,11 @@ class Stored:
     def values(self) -> Mapping[str, Any]:
         """What is stored of the result."""
         return self.result.values
+
+    def trainings(self, name: str) -> list[Mapping[str, Any]]:
+        """The values of each training: the first, if what ``name`` says was measured on it, and others."""
+        first = [self.values] if name in self.values else []
+        return [*first, *self.values.get("further", {}).values()]
 
 
 @dataclass(frozen=True)
@@ -147,36 +152,50 @@ def _with_ends(found: Found) -> str:
 # C1: heads removed one at a time
 
 
-def one_at_a_time(counts: Mapping[str, Any], share: Mapping[str, Any], half: Half) -> Judged:
-    """C1 from a sweep over single heads.
+def one_at_a_time(sweeps: Sequence[Mapping[str, Any]], half: Half) -> Judged:
+    """C1 from a sweep over single heads of each training.
 
     Args:
-        counts: ``heads``, ``removable``, ``paper_losses`` and ``paper_gains``.
-        share: ``needed`` heads, and of the removable share its ``removable_interval``, ``power``
-            and what the median head's interval would show beyond delta, ``detectable``.
+        sweeps: ``heads``, how many are ``removable``, ``needed``, ``paper_losses`` and
+            ``paper_gains``; of the removable share its ``removable_interval``, ``power`` and what the
+            median head's interval would show beyond delta, ``detectable``.
     """
-    heads, removable, needed = counts["heads"], counts["removable"], share["needed"]
-    low, high = share["removable_interval"]
-    enough = removable >= C1_REMOVABLE * heads - _ROUNDING and low >= C1_REMOVABLE_LOW - _ROUNDING
+    heads, trainings = sweeps[0]["heads"], len(sweeps)
+    needed, changing = (
+        float(np.mean([sum(sweep[name] for name in names) for sweep in sweeps]))
+        for names in (("needed",), ("paper_losses", "paper_gains"))
+    )
+    shares = [sweep["removable"] / heads for sweep in sweeps]
+    share, (low, high) = shares[0], sweeps[0]["removable_interval"]
+    if trainings > 1:
+        errors = [standard_error(sweep["removable_interval"]) for sweep in sweeps]
+        mean = stats.over_trainings_alike(shares, errors)
+        share, low, high = mean.value, max(mean.low, 0.0), min(mean.high, 1.0)
+    enough = share >= C1_REMOVABLE - _ROUNDING and low >= C1_REMOVABLE_LOW - _ROUNDING
     many_needed = needed > C1_NEEDED * heads + _ROUNDING
-    changing = counts["paper_losses"] + counts["paper_gains"]
+    means = f", in the mean over {trainings} trainings" if trainings > 1 else ""
     return Judged(
         "replicates" if enough else "differs" if many_needed else "undecided",
         changing <= C1_NEEDED * heads + _ROUNDING,
-        f"{removable} of {heads} heads ({removable / heads:.0%} [{low:.0%}, {high:.0%}]) are "
-        f"removable, {needed} needed; {changing} change the score at p < {ALPHA} by the paper's test.",
-        share["power"],
-        f"of the median head: {_units(half, share['detectable'])}",
-        estimates=(Estimate(removable / heads, (low, high), C1_REMOVABLE),),
+        f"{share * heads:.3g} of {heads} heads ({share:.0%} [{low:.0%}, {high:.0%}]) are "
+        f"removable, {needed:.3g} needed; {changing:.3g} change the score at p < {ALPHA} by the paper's "
+        f"test{means}.",
+        float(np.mean([sweep["power"] for sweep in sweeps])),
+        f"of the median head: {_units(half, float(np.mean([one['detectable'] for one in sweeps])))}",
+        estimates=(Estimate(share, (low, high), C1_REMOVABLE),),
+        trainings=trainings,
     )
 
 
 def _judge_c1(stored: Stored) -> dict[str, Judged]:
     """Of a translator the encoder's own heads count, the grid that the paper shows."""
-    counts, share = stored.values["counts"], stored.values["removable"]
-    if stored.half == "translation":
-        counts, share = counts["enc-enc"], share["enc-enc"]
-    return {"": one_at_a_time(counts, share, stored.half)}
+    sweeps = []
+    for values in stored.trainings("counts"):
+        counts, share = values["counts"], values["removable"]
+        if stored.half == "translation":
+            counts, share = counts["enc-enc"], share["enc-enc"]
+        sweeps.append({**share, **counts})
+    return {"": one_at_a_time(sweeps, stored.half)}
 
 
 C1 = Claim(
@@ -193,7 +212,8 @@ C1 = Claim(
     rule=f"A head is removable if its 95% interval rules out a loss of {_LOSS}, needed if the interval "
     f"shows such a loss. Replicates: at least {C1_REMOVABLE:.0%} of the heads are removable, and the "
     f"lower end of that share's interval is at least {C1_REMOVABLE_LOW:.0%}. Differs: more than "
-    f"{C1_NEEDED:.0%} are needed. Of a translator the encoder's own heads count, as in Table 1.",
+    f"{C1_NEEDED:.0%} are needed. Of a translator the encoder's own heads count, as in Table 1; of several "
+    "trainings the mean share and number, with a t interval over trainings and texts, and the mean power.",
     effect="11 of 12 heads cost nothing, the others twice the tolerated loss (Table 1: 8 of 96 change "
     "the score).",
     page=("notebooks/01_one_head", "figure-1"),
@@ -283,12 +303,10 @@ def _layer_names(layers: Sequence[Mapping[str, Any]], chosen: Sequence[bool]) ->
 
 def _judge_c2(stored: Stored) -> dict[str, Judged]:
     """All trainings of a recipe together, each with best heads of its own."""
-    first = [stored.values["layers"]] if "layers" in stored.values else []
-    further = stored.values.get("further", {}).values()
-    trainings = [*first, *(training["layers"] for training in further)]
+    trainings = [values["layers"] for values in stored.trainings("layers")]
     layers = [_mean_layer(records) for records in zip(*trainings, strict=True)]
     if len(trainings) > 1:
-        intervals = _layer_intervals(stored.result)
+        intervals = _layer_intervals(stored)
         layers = [{**layer, **own} for layer, own in zip(layers, intervals, strict=True)]
     return {"": replace(one_head_a_layer(layers, stored.half), trainings=len(trainings))}
 
@@ -303,19 +321,30 @@ def _mean_layer(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**first, "losing": losing("p_paper"), "losing_paired": losing("p")}
 
 
-def _layer_intervals(result: Result) -> list[dict[str, Any]]:
-    """Of a translator's layers the t interval of the change over trainings, in order of layers."""
-    values, influences = [], []
-    for name in sorted(result.parts, key=lambda part: (part != OUTCOMES, part)):
-        raw = result.parts[name].raw
-        rows = np.lexsort(raw["heads"][:, 1::-1].T)
-        uncut, cuts = all_counts(raw)
-        systems = np.concatenate([uncut[None], cuts[rows]]).astype(float)
-        bleu, of_texts = corpus_bleu(systems.sum(1)), stats.text_influences(corpus_bleu, systems)
-        values.append(bleu[1:] - bleu[0])
+def _layer_intervals(stored: Stored) -> list[dict[str, Any]]:
+    """Of each layer the t interval of the change over trainings, in order of layers."""
+    parts, values, influences = stored.result.parts, [], []
+    for name in sorted(parts, key=lambda part: (part != OUTCOMES, part)):
+        raw = parts[name].raw
+        rows = np.lexsort(raw["heads"][:, -2::-1].T)
+        score, whole = _scored(raw, rows)
+        of_texts = stats.text_influences(score, whole)
+        found = score(whole.sum(1))
+        values.append(found[1:] - found[0])
         influences.append(of_texts[1:] - of_texts[0])
     layers = zip(np.transpose(values), np.swapaxes(influences, 0, 1), strict=True)
     return [kept.spread(stats.over_trainings(*layer)) for layer in layers]
+
+
+def _scored(raw: Arrays, rows: np.ndarray) -> tuple[stats.Statistic, np.ndarray]:
+    """What makes a score of counts summed over texts; and these, (1 + cuts, texts, k), uncut first."""
+    if "correct" in raw:
+        right = np.concatenate([raw["correct_uncut"][None], raw["correct"][rows]])
+        ones = np.ones_like(right)
+        counts = np.stack([right, ones], -1).astype(float)
+        return lambda sums: sums[..., 0] / sums[..., 1], counts
+    uncut, cuts = all_counts(raw)
+    return corpus_bleu, np.concatenate([uncut[None], cuts[rows]]).astype(float)
 
 
 C2 = Claim(
@@ -724,42 +753,69 @@ _SPEARMAN = 1.06
 SAME_HOME = "another text shares its home text and is measured more reliably"
 
 
-def across(loss: Mapping[str, Any], score: Mapping[str, Any], heads: int, half: Half) -> Judged:
-    """C7 from how the heads' effects on two texts correlate.
+def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> Judged:
+    """C7 from how the heads' effects on two texts correlate, in each training.
 
     Args:
-        loss: of effects in log-loss: ``spearman`` and ``within`` (the same with the layer held fixed)
-            with ``r`` and ``interval``, ``left_out`` (Spearman's least and largest value with any one
-            head left out), ``reliability`` of both sides.
-        score: of effects on the score: ``pearson`` with ``r`` and ``p``.
+        agreements: ``loss``, of effects in log-loss: ``spearman`` and ``within`` (the same with the
+            layer held fixed) with ``r`` and ``interval``, ``left_out`` (Spearman's least and largest
+            value with any one head left out), ``reliability`` of both sides; and ``score``, of
+            effects on the score: ``pearson`` with ``r`` and ``p``.
         heads: their number.
     """
-    found, pearson, (here, there) = loss["spearman"], score["pearson"], loss["reliability"]
-    if found["r"] is None:
+    losses = [found["loss"] for found in agreements]
+    if any(loss["spearman"]["r"] is None for loss in losses):
         return NOT_RUN
+    found, within = (_mean_correlation([loss[name] for loss in losses]) for name in _RANKS)
     word = by_sign([found["interval"]], 1)
-    least, most = loss["left_out"]
+    least, most = (
+        min(one["left_out"][0] for one in losses),
+        max(one["left_out"][1] for one in losses),
+    )
+    here, there = (min(one["reliability"][side] for one in losses) for side in (0, 1))
     measurable = min(here, there) >= C7_RELIABILITY
     if not measurable or (word == "replicates" and least <= 0) or (word == "differs" and most >= 0):
         word = "undecided"
-    significant = pearson["r"] is not None and pearson["p"] < ALPHA
-    if measurable and significant and pearson["r"] < 0:
+    pearsons = [found["score"]["pearson"] for found in agreements]
+    known = [pearson for pearson in pearsons if pearson["r"] is not None]
+    signs = [math.copysign(pearson["p"] < ALPHA, pearson["r"]) for pearson in known]
+    if measurable and 2 * signs.count(-1) > len(pearsons):
         word = "differs"  # reversed in the paper's own measure
-    told = (
-        "is not defined" if pearson["r"] is None else f"{pearson['r']:.2f}, p = {pearson['p']:.2g}"
+    told = "; ".join(
+        "is not defined" if one["r"] is None else f"{one['r']:.2f}, p = {one['p']:.2g}"
+        for one in pearsons
     )
-    error = math.sqrt(_SPEARMAN / (heads - 3)) if heads > 3 else math.inf
+    of_heads, trainings = math.sqrt(_SPEARMAN / (heads - 3)) if heads > 3 else math.inf, len(losses)
+    error, freedom = of_heads, math.inf
+    if trainings > 1 and heads > 3:
+        mean = stats.over_trainings_alike(
+            [math.atanh(loss["spearman"]["r"]) for loss in losses], [of_heads] * trainings
+        )
+        error, freedom = mean.error, mean.freedom
     true = C7_PAPER[half] * stats.correlation_ceiling(here, there)
     return Judged(
         word,
-        None if pearson["r"] is None else bool(significant and pearson["r"] > 0),
+        None if not known else 2 * signs.count(1) > len(pearsons),
         f"In the score Pearson {told}. In log-loss Spearman {_correlation(found)}, {least:.2f} to "
-        f"{most:.2f} with one head left out; within layers {_correlation(loss['within'])}. "
+        f"{most:.2f} with one head left out; within layers {_correlation(within)}. "
         f"Reliability {here:.2f} and {there:.2f}.",
-        power_above(math.atanh(true), 0.0, error) if measurable else 0.0,
+        power_above(math.atanh(true), 0.0, error, freedom) if measurable else 0.0,
         f"a correlation of {math.tanh(detectable(error)):.2f}",
         estimates=(Estimate(found["r"], tuple(found["interval"]), 0.0),),
+        trainings=trainings,
     )
+
+
+_RANKS = ("spearman", "within")
+
+
+def _mean_correlation(records: Sequence[Found]) -> dict[str, Any]:
+    """The mean of correlations over trainings, Fisher-transformed, with a t interval."""
+    if len(records) == 1 or any(record["r"] is None for record in records):
+        return {name: records[0][name] for name in ("r", "interval")}
+    errors = [standard_error([math.atanh(end) for end in one["interval"]]) for one in records]
+    mean = stats.over_trainings_alike([math.atanh(one["r"]) for one in records], errors)
+    return {"r": math.tanh(mean.value), "interval": [math.tanh(mean.low), math.tanh(mean.high)]}
 
 
 def _correlation(found: Found) -> str:
@@ -770,15 +826,21 @@ def _correlation(found: Found) -> str:
 
 def _judge_c7(stored: Stored) -> dict[str, Judged]:
     """Of several texts that share a home text, the one with the most reliable effects counts."""
-    correlations, heads = stored.values["correlations"], len(stored.values["heads"])
+    trainings = stored.trainings("correlations")
+    correlations, heads = [one["correlations"] for one in trainings], len(trainings[0]["heads"])
     if stored.half == "translation":
-        judged = across(correlations["loss"], correlations["bleu"], heads, "translation")
-        return {"": judged}
-    most = max(correlations, key=lambda domain: correlations[domain]["loss"]["reliability"][1])
-    judged = {
-        domain: across(found["loss"], found["accuracy"], heads, "encoder")
-        for domain, found in correlations.items()
+        agreements = [{"loss": one["loss"], "score": one["bleu"]} for one in correlations]
+        return {"": across(agreements, heads, "translation")}
+    reliable = {
+        domain: min(one[domain]["loss"]["reliability"][1] for one in correlations)
+        for domain in correlations[0]
     }
+    most, judged = max(reliable, key=reliable.__getitem__), {}
+    for domain in reliable:
+        agreements = [
+            {"loss": one[domain]["loss"], "score": one[domain]["accuracy"]} for one in correlations
+        ]
+        judged[domain] = across(agreements, heads, "encoder")
     return {
         spelled(domain): one if domain == most else replace(one, aside=SAME_HOME)
         for domain, one in judged.items()
@@ -798,7 +860,9 @@ C7 = Claim(
     "Replicates: its 95% interval over heads above 0, and the same sign with any one head left out. "
     f"Differs: below 0, or Pearson's in the score below 0 at p < {ALPHA}. Undecided where the "
     f"reliability of either side is below {C7_RELIABILITY}. Of several texts that are compared with the "
-    "same home text, the one whose effects are most reliable counts.",
+    "same home text, the one whose effects are most reliable counts. Of several trainings the mean of "
+    "Fisher's z, with a t interval over trainings and heads; the least reliability; the paper's criterion "
+    "in more than half of them.",
     effect="the paper's correlation, 0.68 for BERT and 0.56 for translation, weakened by both sides' "
     "reliability.",
     page=("notebooks/03_across_datasets", "figure-2b"),

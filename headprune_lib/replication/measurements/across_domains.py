@@ -7,7 +7,7 @@ or training chapter: the same target language, an archaic source.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,15 @@ from headprune_lib.replication.measurements.measurement import (
     HALVES,
     Context,
     Half,
-    Own,
     measurement,
 )
 from headprune_lib.replication.measurements.records import correlation_record, partial_record
 from headprune_lib.replication.measurements.single_heads import one_head
+from headprune_lib.replication.measurements.trainings import of_training, seed_of, with_further
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
-from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
+from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import rows_of
 from headprune_lib.replication.store.verses import all_counts, first_verses
 
@@ -52,23 +52,28 @@ def _texts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
     parameters={"encoder": ["n_examples", "n_domain", "domains"], "translation": ["n_verses"]},
     statistics={"encoder": Statistics(splits=200), "translation": Statistics(splits=100)},
     halves=HALVES,
-    own=lambda: Own(needs=(one_head,)),
+    own=lambda part: replace(of_training(part), needs=(one_head,)),
     texts=_texts,
 )
-def across_domains(context: Context) -> Measured:
+def across_domains(context: Context, part: str) -> Measured:
     """Outcomes with each head cut, on the test texts and on those of other domains."""
-    return (_of_classifier if context.half == "encoder" else _of_translator)(context)
+    return (_of_classifier if context.half == "encoder" else _of_translator)(context, part)
 
 
-def _of_classifier(context: Context) -> Measured:
+def _home(context: Context, part: str) -> Arrays:
+    """The outcomes of the test texts, with the same training."""
+    return context.get("one_head", [part]).parts[part].raw
+
+
+def _of_classifier(context: Context, part: str) -> Measured:
     profile = context.profile
     if not profile.domains:
         raise ValueError(
             f"{profile.task} has no text of another domain here; figure2b is for "
             "reviews, sst2, snli and mnli, or give domains of your own"
         )
-    subject = EncoderSubject.of(profile)
-    raw = {f"{profile.task}/{name}": array for name, array in context.get("one_head").raw.items()}
+    subject = EncoderSubject.of(profile, seed_of(part))
+    raw = {f"{profile.task}/{name}": array for name, array in _home(context, part).items()}
     for domain in profile.domains:
         examples = TASKS[domain].split("test", profile.data).first(profile.n_domain)
         found = subject.sweep("one head", examples, context.journal, domain)
@@ -76,9 +81,9 @@ def _of_classifier(context: Context) -> Measured:
     return subject.measured({**raw, "domains": np.array([profile.task, *profile.domains])})
 
 
-def _of_translator(context: Context) -> Measured:
+def _of_translator(context: Context, part: str) -> Measured:
     profile = context.profile
-    subject = TranslationSubject.of(profile, context.task)
+    subject = TranslationSubject.of_listed(profile, context.task, seed_of(part))
     masks = {
         head: mask for head, mask in one_head_masks(subject.model).items() if head[0] == "enc-enc"
     }
@@ -86,7 +91,7 @@ def _of_translator(context: Context) -> Measured:
     raw = subject.sweep_heads(
         far, masks, context.journal, f"one head cut, {profile.translation_far}"
     )
-    home = first_verses(context.get("one_head").raw, profile.n_verses)
+    home = first_verses(_home(context, part), profile.n_verses)
     rows, heads = rows_of(raw["heads"], home.pop("heads")), raw.pop("heads")
     home = {
         name: values[rows] if name.endswith("_change") else values for name, values in home.items()
@@ -110,7 +115,7 @@ def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
     measure -> agreement.
     """
     summarise = _summarise_classifier if half == "encoder" else _summarise_translator
-    return summarise(outcomes[OUTCOMES], statistics)
+    return with_further(outcomes, lambda raw: summarise(raw, statistics))
 
 
 def _summarise_classifier(raw: Arrays, statistics: Statistics) -> dict[str, Any]:

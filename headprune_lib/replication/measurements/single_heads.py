@@ -10,7 +10,8 @@ chapters, as the paper's Tables 5 and 6 do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,9 @@ from headprune_lib.replication.measurements.measurement import (
     Own,
     measurement,
 )
+from headprune_lib.replication.measurements.trainings import of_training, seed_of, with_further
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.models.encoders import compact
-from headprune_lib.replication.order_names import seed_in
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import UNCUT, EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
@@ -67,18 +68,19 @@ class OneHeadStatistics:
     parameters={"encoder": ["n_examples"], "translation": ["n_headline"]},
     statistics={half: OneHeadStatistics(metric) for half, metric in METRICS.items()},
     halves=HALVES,
+    own=of_training,
 )
-def one_head(context: Context) -> Measured:
+def one_head(context: Context, part: str) -> Measured:
     """Outcomes of all test texts with each head cut in turn."""
+    seed = seed_of(part)
     if context.half == "encoder":
-        return _encoder_sweep(context, "one head")
-    subject = TranslationSubject.of(context.profile, context.task)
+        return _encoder_sweep(EncoderSubject.of(context.profile, seed), context, "one head")
+    subject = TranslationSubject.of_listed(context.profile, context.task, seed)
     masks = one_head_masks(subject.model)
     return _translator_sweep(context, subject, subject.headline, masks, "one head cut")
 
 
-def _encoder_sweep(context: Context, how: str) -> Measured:
-    subject = EncoderSubject.of(context.profile)
+def _encoder_sweep(subject: EncoderSubject, context: Context, how: str) -> Measured:
     return subject.measured(subject.sweep(how, subject.test, context.journal, context.profile.task))
 
 
@@ -98,7 +100,11 @@ def _(half: Half, outcomes: Outcomes, statistics: OneHeadStatistics) -> dict[str
     """``counts`` and ``removable`` are of all heads, for a translator by kind; ``truncated`` counts
     long sentences.
     """
-    raw, metric, draws = outcomes[OUTCOMES], statistics.tests, statistics.draws
+    return with_further(outcomes, partial(_without_each, half, statistics))
+
+
+def _without_each(half: Half, statistics: OneHeadStatistics, raw: Arrays) -> dict[str, Any]:
+    metric, draws = statistics.tests, statistics.draws
     records = effect_records(raw, metric)
     drawn = metric.resampled(raw, draws.resamples, draws.seed)
     removable = {}
@@ -133,7 +139,7 @@ def _(half: Half, outcomes: Outcomes, statistics: OneHeadStatistics) -> dict[str
 def all_but_one(context: Context) -> Measured:
     """Outcomes of all test texts with each head kept as the only one of its layer."""
     if context.half == "encoder":
-        return _encoder_sweep(context, "all but one")
+        return _encoder_sweep(EncoderSubject.of(context.profile), context, "all but one")
     subject = TranslationSubject.of(context.profile, context.task)
     masks = all_but_one_masks(subject.model)
     return _translator_sweep(context, subject, subject.pairs("test"), masks, "all but one")
@@ -183,9 +189,8 @@ def _chosen_on_test_too(profile: Profile) -> bool:
 
 
 def _own_of_best(profile: Profile, half: Half, part: str) -> Own:
-    built_on = half == "encoder" and _chosen_on_test_too(profile)
-    seeds = None if part == OUTCOMES else (seed_in(part),)
-    return Own(seeds=seeds, needs=(all_but_one,) if built_on else ())
+    built_on = half == "encoder" and part == OUTCOMES and _chosen_on_test_too(profile)
+    return replace(of_training(part), needs=(all_but_one,) if built_on else ())
 
 
 @measurement(
@@ -202,21 +207,20 @@ def _own_of_best(profile: Profile, half: Half, part: str) -> Own:
 def best_heads(context: Context, part: str) -> Measured:
     """Outcomes with each layer's best head alone, and those of all heads that it was chosen by.
 
-    No page wants a translator's further trainings, for each takes an hour: ``"training 2"`` is
-    measured when asked for by name.
+    No page wants further trainings, for each takes an hour: ``"training 2"`` is measured when asked
+    for by name.
     """
-    profile, journal = context.profile, context.journal
+    profile, journal, seed = context.profile, context.journal, seed_of(part)
     if context.half == "encoder":
-        subject = EncoderSubject.of(profile)
+        subject = EncoderSubject.of(profile, seed)
         train = subject.sweep("all but one", subject.selection, journal, f"{profile.task} (train)")
         heads = train["heads"][best_of_layers(train)]
-        if _chosen_on_test_too(profile):
+        if seed is None and _chosen_on_test_too(profile):
             test = context.get("all_but_one").raw
             test = _rows(test, rows_of(heads, test["heads"]))
         else:
             test = _alone(subject, heads, journal)
         return subject.measured({**test, **{f"train_{name}": train[name] for name in train}})
-    seed = None if part == OUTCOMES else seed_in(part)
     subject = TranslationSubject.of_listed(profile, context.task, seed)
     masks, (choice, reported) = all_but_one_masks(subject.model), subject.chosen
     valid = mean_losses(subject.sweep_heads(choice, masks, journal, "all but one (valid)"))
@@ -249,9 +253,10 @@ def _alone(subject: EncoderSubject, heads: np.ndarray, journal: Journal) -> Arra
 
 @best_heads.summary
 def _(half: Half, outcomes: Outcomes, statistics: Metric) -> dict[str, Any]:
-    """As of ``all_but_one``; ``further`` has the same of further trainings by the names of their parts."""
-    found = {
-        name: {
+    """As of ``all_but_one``."""
+
+    def summarise(raw: Arrays) -> dict[str, Any]:
+        return {
             "baseline": statistics.baseline(raw),
             "layers": effect_records(raw, statistics),
             "chosen_on": "train" if half == "encoder" else "valid",
@@ -259,7 +264,5 @@ def _(half: Half, outcomes: Outcomes, statistics: Metric) -> dict[str, Any]:
             if half == "encoder"
             else len(raw["valid_reference_lengths"]),
         }
-        for name, raw in outcomes.items()
-    }
-    first = found.pop(OUTCOMES, {})  # absent where a further training was asked for by itself
-    return {**first, "further": found} if found else first
+
+    return with_further(outcomes, summarise)
