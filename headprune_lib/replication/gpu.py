@@ -37,10 +37,11 @@ class Step:
     task: str | None = None
     model: str | None = None
     seed: int | None = None
+    by: str | None = None
     set: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        given = {"task": self.task, "model": self.model, "seed": self.seed, **self.set}
+        given = {name: getattr(self, name) for name in ("task", "model", "seed", "by")} | self.set
         words = [f"{name} {value}" for name, value in given.items() if value is not None]
         return ", ".join([self.measure, f"profile {self.profile}", *words])
 
@@ -161,16 +162,18 @@ def _reached(
             )
         state = "measured"
 
+    parts = None if step.by is None else [step.by]
     settings, pair = measurements.asked(
         step.measure,
         step.profile,
+        parts=parts,
         task=step.task,
         model=step.model,
         seed=step.seed,
         values={**step.set, "device": device},
     )
-    result = measurements.get(step.measure, settings, task=pair, announce=begin)
-    path = measurements.find_artifact(step.measure, settings, pair).path
+    result = measurements.get(step.measure, settings, task=pair, parts=parts, announce=begin)
+    path = measurements.where(step.measure, settings, pair, parts)
     if out is None:
         return state, str(path)
     # with parameters of one's own it lies in the cache, as <digest>/<measurement>/<file>

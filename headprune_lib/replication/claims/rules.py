@@ -789,7 +789,7 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
     error, freedom = of_heads, math.inf
     if trainings > 1 and heads > 3:
         mean = stats.over_trainings_alike(
-            [math.atanh(loss["spearman"]["r"]) for loss in losses], [of_heads] * trainings
+            [_fisher(loss["spearman"]["r"]) for loss in losses], [of_heads] * trainings
         )
         error, freedom = mean.error, mean.freedom
     true = C7_PAPER[half] * stats.correlation_ceiling(here, there)
@@ -813,9 +813,14 @@ def _mean_correlation(records: Sequence[Found]) -> dict[str, Any]:
     """The mean of correlations over trainings, Fisher-transformed, with a t interval."""
     if len(records) == 1 or any(record["r"] is None for record in records):
         return {name: records[0][name] for name in ("r", "interval")}
-    errors = [standard_error([math.atanh(end) for end in one["interval"]]) for one in records]
-    mean = stats.over_trainings_alike([math.atanh(one["r"]) for one in records], errors)
+    errors = [standard_error([*map(_fisher, record["interval"])]) for record in records]
+    mean = stats.over_trainings_alike([_fisher(record["r"]) for record in records], errors)
     return {"r": math.tanh(mean.value), "interval": [math.tanh(mean.low), math.tanh(mean.high)]}
+
+
+def _fisher(r: float) -> float:
+    """Fisher's z; finite of a perfect correlation, which few heads can have."""
+    return math.atanh(max(-1 + 1e-12, min(r, 1 - 1e-12)))
 
 
 def _correlation(found: Found) -> str:

@@ -143,6 +143,10 @@ def test_correlations_of_several_trainings_count_by_their_mean():
     estimate = judged.estimates[0]
     assert estimate.value == pytest.approx(np.tanh(np.arctanh([0.5, 0.6]).mean()))
     assert estimate.interval[0] < np.tanh(np.arctanh(estimate.value) - 0.2)  # trainings differ too
+    perfect = {"r": 1.0, "interval": [0.9, 1.0]}
+    few = agreement(0.5, 0.2, 0.4, 0.5)
+    few["loss"] |= {"spearman": perfect, "within": perfect}
+    assert rules.across([few, few], 72, "encoder").estimates[0].value == pytest.approx(1)
     turned = [agreement(0.5, 0.2, 0.4, 0.5), agreement(0.6, 0.2, -0.1, 0.6)]
     assert rules.across(turned, 72, "encoder").word == "undecided"  # one head makes it
     reversed_ = [agreement(0.5, 0.2, 0.4, -0.5), agreement(0.6, 0.2, 0.5, -0.6)]
