@@ -1,5 +1,8 @@
 """Tiny models as a user has them: in a folder with a tokenizer, and of classes of ones own."""
 
+import json
+
+import sentencepiece
 import torch
 import transformers
 from torch import nn
@@ -64,6 +67,25 @@ def kept_in(folder, model, words=True):
     model.save_pretrained(folder)
     if words:
         tokenizer().save_pretrained(folder)
+    return folder
+
+
+def marian(folder, model, lines):
+    """A Marian model in a folder, with the pieces of some lines as both of its vocabularies."""
+    model.save_pretrained(folder)
+    (folder / "lines.txt").write_text("\n".join(lines))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(folder / "lines.txt"),
+        model_prefix=str(folder / "source"),
+        vocab_size=model.config.vocab_size,
+        minloglevel=2,
+    )
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.model"))
+    names = ["<unk>", "<pad>", "</s>", *map(pieces.id_to_piece, range(3, len(pieces)))]
+    (folder / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
+    transformers.MarianTokenizer(
+        *[str(folder / "source.model")] * 2, str(folder / "vocab.json"), model_max_length=20
+    ).save_pretrained(folder)
     return folder
 
 

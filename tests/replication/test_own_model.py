@@ -8,12 +8,14 @@ import shlex
 
 import pytest
 import transformers
-from ownmodels import bert, kept_in
+from ownmodels import bert, kept_in, language_model, marian
+from tiny import build
 from typer.testing import CliRunner
 
 from headprune_lib.replication.cli import app
-from headprune_lib.replication.data import TASKS, OwnTask
-from headprune_lib.replication.models.pretrained import BASES
+from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, is_own
+from headprune_lib.replication.data.own import forget
+from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.profiles import load_profile
 
@@ -41,11 +43,14 @@ def there(tmp_path, monkeypatch):
         ]
         (folder / f"{file}.csv").write_text("\n".join(["kind,message", *rows]) + "\n")
     yield tmp_path
-    for known in (TASKS, BASES):
-        for name in [
-            n for n, each in known.items() if getattr(each, "given", getattr(each, "folder", ""))
-        ]:
-            del known[name]
+    for register in (BASES, LANGUAGE_MODELS):
+        for name in [name for name, base in register.items() if base.given]:
+            del register[name]
+    for name in [
+        name for register in (TASKS, TRANSLATION_TASKS, LANGUAGE_TASKS) for name in [*register]
+    ]:
+        if is_own(name):
+            forget(name)
 
 
 def run(line):
@@ -60,9 +65,11 @@ def test_there_are_ten_commands_and_a_worker_knows_the_model_and_the_task(there)
     assert (profile.model, profile.task, profile.domains) == ("my-bert", "tickets", ["chats"])
     assert profile.n_scoring == profile.n_selection == 30 and profile.finetuning.max_length == 16
     sent = pickle.dumps(profile)
-    del BASES["my-bert"], TASKS["tickets"], TASKS["chats"]
+    del BASES["my-bert"]
+    forget("tickets")
+    forget("chats")
     assert pickle.loads(sent) == profile
-    assert isinstance(TASKS["tickets"], OwnTask) and BASES["my-bert"].given
+    assert is_own("tickets") and BASES["my-bert"].given
 
 
 @pytest.mark.slow
@@ -85,6 +92,44 @@ def test_the_tenth_makes_a_page_that_says_what_was_changed(there):
     assert not re.search(r"\{(cite|ref|glue)[:a-z]*\}", read) and "et al. (" in read
 
 
+@pytest.mark.slow
+def test_a_translator_and_a_language_model_read_text_of_ones_own(there):
+    lines = [
+        f"{word} {again}" for word in ("the film is dull", "we like a plot") for again in range(12)
+    ]
+    marian(there / "my-marian", build("marian"), lines)
+    kept_in(there / "my-lm", language_model())
+    *_, pairs, passages = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    for name, entry in (("subtitles", pairs), ("notes", passages)):
+        (there / name).mkdir()
+        (there / name / "task.yml").write_text(f"{entry}profile: {SMALL_LANGUAGE}\n")
+        for file in re.findall(r"\w+\.(?:de|en|txt)", entry):
+            (there / name / file).write_text("\n".join(lines) + "\n")
+    told = [
+        run(line)
+        for line in re.search(r"Marian translator and.*?```bash\n.*?\n(.*?)```", PAGE, re.DOTALL)[1]
+        .strip()
+        .splitlines()
+    ]
+    assert "subtitles/my-marian" in run("headprune results") and len(told) == 3
+    stored = {path.parts[-2]: path for path in there.glob("cache/results/*/*/*.json")}
+    assert stored.keys() == {"one_head", "across_domains", "language_curve"}  # nothing committed
+    curve = json.loads(stored["language_curve"].read_text())
+    (command,) = {part["provenance"]["command"] for part in curve["parts"].values()}
+    assert re.fullmatch(
+        r"headprune reproduce language_curve --profile default --task notes "
+        r"--model \S+/my-lm --data \S+/notes( --set \S+)*",
+        command,
+    ), command
+    assert json.loads(stored["across_domains"].read_text())["dataset"] == "subtitles-far/test"
+    (there / "subtitles" / "task.yml").write_text(re.sub(r"  far:.*\n", "", pairs))
+    done = CliRunner().invoke(
+        app, ["reproduce", "figure2a", "--model", "my-marian", "--data", "subtitles"]
+    )
+    assert done.exit_code == 2 and "has no text of another domain" in done.stderr
+
+
+SMALL_LANGUAGE = "{language: {shares: [0.5], random_orders: 1, head_tokens: 50}}"
 ENTRY = "name: tickets\nlabels: [question, complaint]\nfiles: {train: train.csv, test: test.csv}\n"
 
 
@@ -102,7 +147,14 @@ ENTRY = "name: tickets\nlabels: [question, complaint]\nfiles: {train: train.csv,
             "'stepz': did you",
         ),
         ("name: [", "is no YAML"),
-        ("name: tickets\n", "has no labels, no files"),
+        ("name: tickets\n", "has no files; give a name, files, and one of labels"),
+        ("name: tickets\nfiles: train.csv\n", "does not say what it describes; give"),
+        (f"{ENTRY}languages: [de, en]\n", "does not say what it describes; give"),
+        (ENTRY.replace("labels: [question, complaint]", "languages: [de]"), "give two languages"),
+        (
+            "name: t\nunit: line\nfiles: {train: train.csv}\n",
+            "has no text for test; a task needs train, test",
+        ),
     ],
 )
 def test_a_wrong_description_is_one_line(there, entry, message):

@@ -7,9 +7,7 @@
 from headprune_lib.replication.data.classification import (
     TASKS,
     Metric,
-    OwnTask,
     Task,
-    own_task,
     read_rated,
     whole_task,
 )
@@ -28,6 +26,7 @@ from headprune_lib.replication.data.fetch import (
     noted,
 )
 from headprune_lib.replication.data.moses import Moses
+from headprune_lib.replication.data.own import is_own, own_pairs, own_text
 from headprune_lib.replication.data.parallel import TRANSLATION_TASKS
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS
 from headprune_lib.replication.data.synthetic import WORDS, word_tokenizer
@@ -43,7 +42,6 @@ __all__ = [
     "Metric",
     "MissingData",
     "Moses",
-    "OwnTask",
     "Source",
     "Task",
     "Texts",
@@ -53,10 +51,12 @@ __all__ = [
     "data_folder",
     "fetch_packages",
     "file_sha256",
+    "is_own",
     "locate",
     "normalise",
     "noted",
-    "own_task",
+    "own_pairs",
+    "own_text",
     "read_rated",
     "split_by_hash",
     "whole_task",

@@ -1,25 +1,22 @@
-"""The tasks of classification: rated sentences, made-up ones, public benchmarks, and one's own.
+"""The tasks of classification: rated sentences, made-up ones, and public benchmarks.
 
 A public benchmark is an entry of ``classification.yml``. Its text is read from the folder given as
 ``data``, from the Hub for ``data="hub"``, or from the folder named in ``$HEADPRUNE_DATA``, and put in
-order of a hash, so that all ways give the same examples. A task of one's own is an entry of the same
-kind, ``task.yml`` in the folder with its text.
+order of a hash, so that all ways give the same examples.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import yaml
 
-from headprune_lib.messages import unknown
 from headprune_lib.replication.data.fetch import (
     MissingData,
     Source,
@@ -304,98 +301,6 @@ def _from_hub(task: Benchmark) -> tuple[tuple[str, Texts], ...]:
     where = "/".join(filter(None, (hub.path, hub.config)))
     check_fetched({f"{where}/{hub.splits[name]}": texts.sha256 for name, texts in splits.items()})
     return tuple(splits.items())
-
-
-@dataclass(frozen=True, eq=False)
-class OwnTask(Task):
-    """A task of one's own, as ``task.yml`` in the folder with its text describes it.
-
-    Attributes:
-        folder: where it is.
-        entry: what the file says.
-        domains: further files with text of other domains, which are tasks of their own.
-        profile: values in place of a profile's.
-    """
-
-    folder: Path = Path()
-    entry: dict[str, Any] = field(default_factory=dict)
-    domains: tuple[str, ...] = ()
-    profile: dict[str, Any] = field(default_factory=dict)
-
-    def checksums(self, data: str | None = None) -> dict[str, str]:
-        """Checksums of the text: it is in no register."""
-        return {f"{self.name}/{split}": texts.sha256 for split, texts in self.load().items()}
-
-
-_SPLITS = {"train": 0.7, "test": 0.3}
-"""Those that a task of one's own must have, and the shares of a single file that each gets."""
-
-
-def own_task(folder: Path) -> OwnTask | None:
-    """Enter the task of ``task.yml`` in a folder among ``TASKS``; None where there is no such file.
-
-    Raises:
-        ValueError: an entry that is missing or wrong (the nearest names are suggested), a file or a
-            label in it that is not there, or a name that another task has.
-    """
-    file = folder / "task.yml"
-    if not file.is_file():
-        return None
-    try:
-        entry = yaml.safe_load(file.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is no YAML: {' '.join(str(error).split())}") from None
-    entry = entry if isinstance(entry, dict) else {}
-    known = TASKS.get(name := str(entry.get("name")))
-    if isinstance(known, OwnTask) and (known.folder, known.entry) == (folder, entry):
-        return known
-    possible = {"name", "labels", "files", "columns", "title", "metric", "profile"}
-    if wrong := sorted(map(str, entry.keys() - possible)):
-        raise ValueError(f"{file}: {unknown('entry', wrong[0], possible)}")
-    if missing := [each for each in ("name", "labels", "files") if not entry.get(each)]:
-        raise ValueError(
-            f"{file} has no {', no '.join(missing)}; a task needs a name, labels, files"
-        )
-    if entry.get("metric", "accuracy") not in get_args(Metric):
-        raise ValueError(f"{file}: {unknown('metric', entry['metric'], get_args(Metric))}")
-    mine = known is None or getattr(known, "folder", None) == folder
-    if not mine or not re.fullmatch(r"[\w-]+", name):
-        raise ValueError(f"{file}: a task cannot be called {name!r}; give another name, of letters")
-    files = entry["files"]
-    files = {"all": files} if isinstance(files, str) else files
-    columns = {"label": "label", "text": "text", **entry.get("columns", {})}
-    layout = Layout({split: [at] for split, at in files.items()}, columns)
-    if missing := layout.missing(folder):
-        raise ValueError(f"{file} names {', '.join(missing)}, which {folder} does not have")
-    if any(isinstance(label, bool) for label in entry["labels"]):
-        raise ValueError(f"{file}: put labels such as 'yes' and 'no' between quotes, as YAML asks")
-    labels = tuple(map(str, entry["labels"]))
-    splits = layout.read(folder, [label.lower() for label in labels])
-    if "all" in splits:
-        splits |= split_by_hash(splits.pop("all"), _SPLITS)
-    if missing := [split for split in _SPLITS if not len(splits.get(split, ()))]:
-        raise ValueError(f"{file} has no text for {', none for '.join(missing)}; a task needs both")
-    domains = tuple(split for split in splits if split not in ("train", "valid", "test"))
-    task = OwnTask(
-        name,
-        entry.get("title", name),
-        labels,
-        lambda: splits,
-        metric=entry.get("metric", "accuracy"),
-        folder=folder,
-        entry=entry,
-        domains=domains,
-        profile=entry.get("profile", {}),
-    )
-    for domain in domains:
-        if domain in TASKS and getattr(TASKS[domain], "folder", None) != folder:
-            raise ValueError(
-                f"{file}: a task is called {domain} already; give the file another name"
-            )
-        texts = {"test": splits.pop(domain)}
-        TASKS[domain] = OwnTask(domain, domain, labels, partial(dict, texts), folder=folder)
-    TASKS[name] = task
-    return task
 
 
 def _benchmarks() -> Iterator[Benchmark]:

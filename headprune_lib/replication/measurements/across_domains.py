@@ -87,6 +87,10 @@ def _of_translator(context: Context, part: str) -> Measured:
     masks = {
         head: mask for head, mask in one_head_masks(subject.model).items() if head[0] == "enc-enc"
     }
+    if profile.translation_far == context.task:
+        raise ValueError(
+            f"{context.task} has no text of another domain; name its two files as `far` in task.yml"
+        )
     far = subject.far(profile.translation_far)
     raw = subject.sweep_heads(
         far, masks, context.journal, f"one head cut, {profile.translation_far}"

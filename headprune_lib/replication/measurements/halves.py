@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from headprune_lib.messages import unknown
-from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS
+from headprune_lib.replication.data import (
+    LANGUAGE_TASKS,
+    TASKS,
+    TRANSLATION_TASKS,
+    is_own,
+    own_pairs,
+)
 from headprune_lib.replication.measurements.measurement import Half, Own
 from headprune_lib.replication.models.encoders import recipe, weights_path
 from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
 from headprune_lib.replication.models.translators import final_recipe, stored_weights
-from headprune_lib.replication.profiles import Profile, load_profile
+from headprune_lib.replication.profiles import Profile, Published, load_profile
 from headprune_lib.replication.store import Key
 
 Checksums = dict[str, str]
@@ -81,7 +87,7 @@ class _Encoder(_Reading):
         return data, BASES[profile.model].checksums, recipes
 
     def committed(self, profile: Profile, _task: str) -> tuple[Profile, bool]:
-        """The profile as committed results have it, and whether it has these trainings."""
+        """The profile as committed results have it, and whether they have these trainings and model."""
         committed = load_profile(profile.name, task=profile.task)
         return committed, {*profile.further_seeds} <= {*committed.further_seeds}
 
@@ -109,7 +115,7 @@ class _Translation(_Reading):
         return None
 
     def tasks(self, profile: str) -> Sequence[str]:
-        return [*load_profile(profile).translators]
+        return [*load_profile(profile).translators, *own_pairs()]
 
     def model(self, profile: Profile, task: str) -> str:
         return profile.model_of(task)
@@ -133,7 +139,9 @@ class _Translation(_Reading):
     def committed(self, profile: Profile, task: str) -> tuple[Profile, bool]:
         model = self.given(profile, task)
         committed = load_profile(profile.name, task=profile.task, translation_model=model)
-        return committed, {*profile.trainings(task)} <= {*committed.trainings(task)}
+        known = {*profile.trainings(task)} <= {*committed.trainings(task)}
+        trained = profile.translator(task, profile.model_of(task))
+        return committed, known and not (isinstance(trained, Published) and trained.folder)
 
     def weights_at_hand(self, profile: Profile, task: str, run: dict[str, Any]) -> Path | None:
         within = {name: run.get(name) for name in ("epoch", "update")}
@@ -161,7 +169,8 @@ class _Language(_Reading):
 
     def committed(self, profile: Profile, task: str) -> tuple[Profile, bool]:
         model = profile.language_model
-        return load_profile(profile.name, language_task=task, language_model=model), True
+        own = is_own(task) or bool(LANGUAGE_MODELS[model].given)
+        return load_profile(profile.name, language_task=task, language_model=model), not own
 
     def weights_at_hand(self, profile: Profile, task: str, run: dict[str, Any]) -> Path | None:
         return None  # nobody trains these: a signature holds the checksum of their weights

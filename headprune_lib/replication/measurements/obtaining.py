@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from headprune_lib.replication import store
+from headprune_lib.replication.data import own_text
 from headprune_lib.replication.engine import everywhere
 from headprune_lib.replication.measurements.halves import HALF_OF
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement
@@ -125,6 +126,9 @@ class Request(NamedTuple):
             field for of in HALF_OF.values() for some in of.options.values() for field in some
         }
         elsewhere -= {field for fields in numbers.values() for field in fields}
+        data = profile.given.get("data", "hub")
+        own = own_text(Path(data)) if data != "hub" else None
+        elsewhere |= own.fields.keys() if own else set()
         left = {name: value for name, value in profile.given.items() if name not in elsewhere}
         usual = load_profile(profile.name, task=profile.task)
         for option, fields in numbers.items():

@@ -25,8 +25,9 @@ from headprune_lib.replication.data import (
     LANGUAGE_TASKS,
     TASKS,
     TRANSLATION_TASKS,
-    OwnTask,
-    own_task,
+    is_own,
+    own_pairs,
+    own_text,
     whole_task,
 )
 from headprune_lib.replication.models.pretrained import (
@@ -389,6 +390,8 @@ class Profile:
             ValueError: an unknown task, or a model that the task does not have.
         """
         known = self.translators
+        if task not in known and is_own(task):
+            raise ValueError(f"{task} is text of your own; name a translator with --model FOLDER")
         if task not in known:
             raise ValueError(unknown("translation task", task, known))
         if model not in known[task]:
@@ -468,13 +471,13 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
     }
     entered = enter_own(given)
     elsewhere, task = values.pop("tasks"), given.get("task")
+    own = own_text(Path(given["data"])) if given.get("data") not in (None, "hub") else None
     if task not in (None, values["task"]):
-        own = TASKS.get(task)
-        own = own if isinstance(own, OwnTask) else None
-        for section in ("own",) if own else dict.fromkeys((whole_task(task), task)):
+        mine = own is not None and own.name == task
+        for section in ("own",) if mine else dict.fromkeys((whole_task(task), task)):
             values = merged(values, elsewhere.get(section, {}))
-        if own:
-            values = merged(values, _of_own(own, values))
+    if own is not None and all(given.get(field) == name for field, name in own.fields.items()):
+        values = merged(values, own.over(values))
     named = given.get("translation_model")
     names = {name for models in values["translation_seeds"].values() for name in models}
     if named is not None and named not in names and Path(named).is_dir():
@@ -496,7 +499,7 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
 
 
 def enter_own(given: dict[str, Any]) -> dict[str, str]:
-    """Enter models and the task of one's own; ``given`` then has the task, and whole paths.
+    """Enter models and text of one's own; ``given`` then has the tasks' names, and whole paths.
 
     Returns:
         The names of the models in place of their paths.
@@ -508,8 +511,9 @@ def enter_own(given: dict[str, Any]) -> dict[str, str]:
             given[kind] = known[entered[kind]].given or path
     if isinstance(data := given.get("data"), str) and data != "hub":
         given["data"] = str(absolute(data))
-        if (task := own_task(absolute(data))) is not None:
-            given.setdefault("task", task.name)
+        if (own := own_text(absolute(data))) is not None:
+            for task_field, name in own.fields.items():
+                given.setdefault(task_field, name)
     return entered
 
 
@@ -520,20 +524,11 @@ def _enter_translator(values: dict[str, Any], given: dict[str, Any]) -> str:
     if transformers.AutoConfig.from_pretrained(folder).model_type != "marian":
         raise ValueError(f"{folder} holds no Marian model, the only kind that is translated with")
     given["translation_model"] = str(folder)
-    for task, seeds in values["translation_seeds"].items():
-        seeds[folder.name] = [1]
+    for task in (*values["translation_seeds"], *own_pairs()):
+        values["translation_seeds"].setdefault(task, {})[folder.name] = [1]
         models = values["published"].setdefault(task, {})
         models[folder.name] = {"archive": str(folder)}
     return folder.name
-
-
-def _of_own(task: OwnTask, values: dict[str, Any]) -> dict[str, Any]:
-    """What a profile has of a task of one's own: no more text to choose and score on than there is."""
-    n = len(task.load().get("train", ()))
-    n_scoring = min(values["n_scoring"], n // 2)
-    n_selection = min(values["n_selection"], n - n_scoring)
-    sizes = {"n_scoring": n_scoring, "n_selection": n_selection, "n_examples": None}
-    return merged({"domains": [*task.domains], **sizes}, task.profile)
 
 
 def check_here(profile: Profile) -> None:

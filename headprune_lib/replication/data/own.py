@@ -1,0 +1,248 @@
+"""Text of one's own: a folder with ``task.yml``, which says how it is read.
+
+It is entered among the tasks of classification, of translation or of language models, whichever the
+file describes: by its ``labels``, its ``languages`` or the ``unit`` that a passage is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import yaml
+
+from headprune_lib.messages import unknown
+from headprune_lib.replication.data.classification import TASKS, Layout, Metric, Task
+from headprune_lib.replication.data.parallel import TRANSLATION_TASKS, TranslationTask
+from headprune_lib.replication.data.passages import LANGUAGE_TASKS, LanguageTask
+from headprune_lib.replication.data.texts import (
+    Texts,
+    in_hash_order,
+    read_lines,
+    read_pairs,
+    split_by_hash,
+)
+
+Splits = dict[str, Texts]
+
+
+@dataclass(frozen=True, eq=False)
+class OwnTask(Task):
+    """A task of classification of one's own; its text is in no register."""
+
+    folder: Path = Path()
+
+    def checksums(self, data: str | None = None) -> dict[str, str]:
+        """Checksums of the text."""
+        return _checksums(self.name, self.load())
+
+
+@dataclass(frozen=True)
+class OwnText:
+    """What a folder's ``task.yml`` describes, and where it is entered.
+
+    Attributes:
+        entry: what the file says.
+        others: split -> the name of the task of its own that a further file is: another domain.
+    """
+
+    name: str
+    folder: Path
+    entry: dict[str, Any] = field(default_factory=dict)
+    others: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> Literal["labels", "languages", "unit"]:
+        """What tells which tasks it is one of."""
+        return next(kind for kind in _KINDS if kind in self.entry)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """A profile's fields that name tasks -> the name that they get."""
+        if self.kind == "languages":
+            named = dict.fromkeys(("translation_task", "training_task"), self.name)
+            return {**named, "translation_far": self.others.get("far", self.name)}
+        return {{"labels": "task", "unit": "language_task"}[self.kind]: self.name}
+
+    def over(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What stands in place of a profile's values.
+
+        Of a task of classification no more text is chosen and scored on than there is.
+        """
+        own = dict(self.entry.get("profile", {}))
+        if self.kind != "labels":
+            return own
+        n = len(TASKS[self.name].load()["train"])
+        n_scoring = min(values["n_scoring"], n // 2)
+        n_selection = min(values["n_selection"], n - n_scoring)
+        sizes = {"n_scoring": n_scoring, "n_selection": n_selection, "n_examples": None}
+        return {"domains": [*self.others.values()], **sizes, **own}
+
+
+class _Kind(NamedTuple):
+    """How a kind of text is read: the splits that it needs, and the shares of a single file."""
+
+    register: dict[str, Any]
+    read: Callable[[Path, dict[str, Any], dict[str, list[str]]], Splits]
+    splits: dict[str, float]
+    entries: tuple[str, ...] = ()
+
+
+def _read_labelled(folder: Path, entry: dict[str, Any], files: dict[str, list[str]]) -> Splits:
+    if any(isinstance(label, bool) for label in entry["labels"]):
+        raise ValueError("put labels such as 'yes' and 'no' between quotes, as YAML asks")
+    if entry.get("metric", "accuracy") not in get_args(Metric):
+        raise ValueError(unknown("metric", entry["metric"], get_args(Metric)))
+    columns = {"label": "label", "text": "text", **entry.get("columns", {})}
+    return Layout(files, columns).read(folder, [str(label).lower() for label in entry["labels"]])
+
+
+def _read_translated(folder: Path, entry: dict[str, Any], files: dict[str, list[str]]) -> Splits:
+    if len(entry["languages"]) != 2 or any(len(names) != 2 for names in files.values()):
+        raise ValueError("give two languages and, of each split, two files: text and translation")
+    return {
+        split: in_hash_order(read_pairs([folder / name for name in names]))
+        for split, names in files.items()
+    }
+
+
+def _read_passages(folder: Path, _entry: dict[str, Any], files: dict[str, list[str]]) -> Splits:
+    return {
+        split: in_hash_order(
+            Texts(
+                tuple(
+                    line.strip()
+                    for name in names
+                    for line in read_lines([folder / name])[0]
+                    if line.strip()
+                )
+            )
+        )
+        for split, names in files.items()
+    }
+
+
+_KINDS: dict[str, _Kind] = {
+    "labels": _Kind(TASKS, _read_labelled, {"train": 0.7, "test": 0.3}, ("columns", "metric")),
+    "languages": _Kind(
+        TRANSLATION_TASKS, _read_translated, {"score": 0.4, "valid": 0.2, "test": 0.4}
+    ),
+    "unit": _Kind(LANGUAGE_TASKS, _read_passages, {"train": 0.7, "test": 0.3}),
+}
+_OWN: dict[str, OwnText] = {}
+
+
+def own_text(folder: Path) -> OwnText | None:
+    """Enter the text of ``task.yml`` in a folder among the tasks; None where there is no such file.
+
+    Raises:
+        ValueError: the file does not describe a task, or its text is not laid out as it says.
+    """
+    file = folder / "task.yml"
+    if not file.is_file():
+        return None
+    try:
+        entry = yaml.safe_load(file.read_text("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} is no YAML: {' '.join(str(error).split())}") from None
+    entry = entry if isinstance(entry, dict) else {}
+    name = str(entry.get("name"))
+    if (own := _OWN.get(name)) and (own.folder, own.entry) == (folder, entry):
+        return own
+    kinds = [kind for kind in _KINDS if kind in entry]
+    entries = [each for kind in kinds or _KINDS for each in (kind, *_KINDS[kind].entries)]
+    possible = {"name", "files", "title", "profile", *entries}
+    if wrong := sorted(map(str, entry.keys() - possible)):
+        raise ValueError(f"{file}: {unknown('entry', wrong[0], possible)}")
+    missing = [each for each in ("name", "files") if not entry.get(each)]
+    if missing or len(kinds) != 1 or not entry[kinds[0]]:
+        lacks = f"has no {', no '.join(missing)}" if missing else "does not say what it describes"
+        raise ValueError(
+            f"{file} {lacks}; give a name, files, and one of labels (of a classifier), languages (of a "
+            "translator) and unit (of a language model's passages)"
+        )
+    _check_name(name, folder, file)
+    try:
+        own = _enter(OwnText(name, folder, entry))
+    except ValueError as error:
+        told = str(error)
+        raise ValueError(told if told.startswith(str(folder)) else f"{file}: {told}") from error
+    _OWN[name] = own
+    return own
+
+
+def _check_name(name: str, folder: Path, file: Path) -> None:
+    """Raises ValueError where a name is taken by another task, or is none of letters."""
+    taken = any(name in kind.register for kind in _KINDS.values())
+    mine = name in _OWN and _OWN[name].folder == folder
+    if (taken and not mine) or not re.fullmatch(r"[\w-]+", name):
+        raise ValueError(f"{file}: a task cannot be called {name!r}; give another name, of letters")
+
+
+def _enter(own: OwnText) -> OwnText:
+    """Read the text and enter it, and each further file as a task of its own."""
+    kind, files = _KINDS[own.kind], own.entry["files"]
+    files = {"all": files} if isinstance(files, str | list) else files
+    files = {split: [at] if isinstance(at, str) else at for split, at in files.items()}
+    if missing := [at for each in files.values() for at in each if not (own.folder / at).is_file()]:
+        raise ValueError(
+            f"{own.folder / 'task.yml'} names {', '.join(missing)}, which {own.folder} does not have"
+        )
+    splits = kind.read(own.folder, own.entry, files)
+    if "all" in splits:
+        splits |= split_by_hash(splits.pop("all"), kind.splits)
+    if missing := [split for split in kind.splits if not len(splits.get(split, ()))]:
+        raise ValueError(
+            f"{own.folder / 'task.yml'} has no text for {', none for '.join(missing)}; a task needs "
+            f"{', '.join(kind.splits)}"
+        )
+    others = {}
+    for split in [split for split in splits if split not in (*kind.splits, "train", "valid")]:
+        others[split] = split if own.kind == "labels" else f"{own.name}-{split}"
+        _check_name(others[split], own.folder, own.folder / "task.yml")
+        further = OwnText(others[split], own.folder, own.entry)
+        kind.register[others[split]] = _task(further, {"test": splits.pop(split)}, others[split])
+        _OWN[others[split]] = further
+    kind.register[own.name] = _task(own, splits, own.entry.get("title", own.name))
+    return OwnText(own.name, own.folder, own.entry, others)
+
+
+def _task(own: OwnText, splits: Splits, title: str) -> Task | TranslationTask | LanguageTask:
+    """The entry of a register."""
+    entry, load, checksums = own.entry, partial(dict, splits), _checksums(own.name, splits)
+    if own.kind == "labels":
+        labels, metric = tuple(map(str, entry["labels"])), entry.get("metric", "accuracy")
+        return OwnTask(own.name, title, labels, load, metric=metric, folder=own.folder)
+    if own.kind == "languages":
+        languages = tuple(map(str, entry["languages"]))
+        return TranslationTask(
+            own.name, title, languages, load, {}, checksums.copy, far="test", short=own.name
+        )
+    return LanguageTask(own.name, title, own.name, str(entry["unit"]), load, checksums)
+
+
+def _checksums(name: str, splits: Splits) -> dict[str, str]:
+    return {f"{name}/{split}": texts.sha256 for split, texts in splits.items()}
+
+
+def is_own(task: str) -> bool:
+    """Whether a task's text is of one's own.
+
+    >>> is_own("reviews")
+    False
+    """
+    return task in _OWN
+
+
+def own_pairs() -> list[str]:
+    """The tasks of translation that are of one's own."""
+    return [name for name, own in _OWN.items() if own.kind == "languages"]
+
+
+def forget(name: str) -> None:
+    """Take a task of one's own out of the registers again."""
+    del _KINDS[_OWN.pop(name).kind].register[name]
