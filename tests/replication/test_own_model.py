@@ -7,14 +7,16 @@ import re
 import shlex
 
 import pytest
+import torch
 import transformers
-from ownmodels import bert, kept_in, language_model, marian
+from ownmodels import bert, classifier, kept_in, language_model, marian
 from tiny import build
 from typer.testing import CliRunner
 
 from headprune_lib.replication.cli import app
 from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, is_own
 from headprune_lib.replication.data.own import forget
+from headprune_lib.replication.models.encoders import finetuned
 from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.profiles import load_profile
@@ -90,6 +92,22 @@ def test_the_tenth_makes_a_page_that_says_what_was_changed(there):
     assert "run with parameters of your own" in page and "my-bert" in page
     read = re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL)
     assert not re.search(r"\{(cite|ref|glue)[:a-z]*\}", read) and "et al. (" in read
+
+
+def test_the_classes_of_a_classifier_are_found_by_their_names(there):
+    logits = []
+    for names in (("negative", "positive"), ("POSITIVE", "Negative")):
+        model = classifier(id2label=dict(enumerate(names)))
+        profile = load_profile("smoke", model=str(kept_in(there / names[0], model)))
+        assert TASKS[profile.task].labels == ("negative", "positive")
+        ids = torch.arange(4, 12)[None]
+        with torch.inference_mode():
+            logits.append((model(ids).logits, finetuned(profile)(ids).logits))
+    torch.testing.assert_close(logits[0][1], logits[0][0])
+    torch.testing.assert_close(logits[1][1], logits[1][0].flip(1))
+    other = kept_in(there / "other", classifier(id2label={0: "good", 1: "bad"}))
+    with pytest.raises(ValueError, match="tells good, bad apart"):
+        load_profile("smoke", model=str(other))
 
 
 @pytest.mark.slow

@@ -307,9 +307,10 @@ def finetuned(
         retrain: train again even if weights are stored.
     """
     seed = profile.seed if seed is None else seed
-    if (classes := BASES[profile.model].classes) and not retrain:
-        model = new_classifier(profile.model, classes, seed, kernel)
-        return model.to(profile.device_here).eval()
+    base, labels = BASES[profile.model], TASKS[profile.task].labels
+    if base.classes and not retrain:
+        model = new_classifier(profile.model, base.classes, seed, kernel).eval()
+        return with_classes_at(model, base.places(labels)).to(profile.device_here)
     wanted = recipe(profile, seed)
     path = weights_path(profile.model, wanted)
     weights = None if retrain else read_weights(path, wanted)
@@ -322,6 +323,33 @@ def finetuned(
                 weights = read_weights(path, wanted)
     model = with_weights(profile.task, profile.model, seed, weights, kernel)
     return model.to(profile.device_here)
+
+
+def with_classes_at(model: nn.Module, places: Sequence[int]) -> nn.Module:
+    """The classifier with its classes in another order: with the rows of its last layer moved.
+
+    Args:
+        places: the class that is to be the first, the second, and so on.
+
+    Raises:
+        ValueError: no last layer is found whose rows are the classes.
+    """
+    if [*places] == sorted(places):
+        return model
+    ids = torch.arange(3, 11)[None]
+    with torch.inference_mode():
+        before = model(input_ids=ids).logits
+    linear = [part for part in model.modules() if isinstance(part, nn.Linear)]
+    with torch.no_grad():
+        for last in [part for part in linear if part.out_features == len(places)][-1:]:
+            for weights in filter(lambda each: each is not None, (last.weight, last.bias)):
+                weights.copy_(weights[[*places]])
+        if not torch.allclose(model(input_ids=ids).logits, before[:, [*places]], atol=1e-5):
+            raise ValueError(
+                f"the classes of {type(model).__name__} cannot be put into the task's order; describe "
+                "the task with the model's classes, in their order, in a task.yml"
+            )
+    return model
 
 
 def weights_path(base: str, recipe: dict) -> Path:

@@ -116,19 +116,23 @@ class Base:
         """Tokens of a text that it reads at most, of those that are wanted."""
         return min(wanted, _of_config(self.folder())[1]) if self.given else wanted
 
-    def check_classes(self, labels: Sequence[str]) -> None:
-        """Raises ValueError where a fine-tuned classifier's classes are not those of a task.
+    def places(self, labels: Sequence[str]) -> list[int]:
+        """Of each label of a task, in its order, the number of a fine-tuned classifier's class.
 
-        They are to be in the task's order. Those without a name (``LABEL_0``) are taken to be.
+        Classes without a name (``LABEL_0``) are taken to be in the task's order.
+
+        Raises:
+            ValueError: the classes are not those of the task.
         """
-        classes = [name.lower() for name in self.classes]
-        unnamed = [f"label_{number}" for number in range(len(labels))]
-        if classes not in ([], unnamed, [label.lower() for label in labels]):
+        classes, wanted = ([name.lower() for name in names] for names in (self.classes, labels))
+        if classes in ([], [f"label_{number}" for number in range(len(wanted))]):
+            return [*range(len(wanted))]
+        if sorted(classes) != sorted(wanted):
             raise ValueError(
                 f"{self.name} tells {', '.join(self.classes)} apart, and the task "
-                f"{', '.join(labels)}; describe the task with the model's classes, in their order, in "
-                "a task.yml"
+                f"{', '.join(labels)}; describe the task with the model's classes in a task.yml"
             )
+        return [classes.index(label) for label in wanted]
 
 
 @cache

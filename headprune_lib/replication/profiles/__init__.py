@@ -488,7 +488,8 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
         values["seeds"] = [seed, *(other for other in values["seeds"] if other != seed)]
     if values["model"] in BASES and (base := BASES[values["model"]]).given:
         values["finetuning"]["max_length"] = base.longest(values["finetuning"]["max_length"])
-        base.check_classes(TASKS[values["task"]].labels if values["task"] in TASKS else ())
+        if values["task"] in TASKS:
+            base.places(TASKS[values["task"]].labels)  # refuses other classes
         if base.classes and seed is not None:
             raise ValueError(f"{base.name} is fine-tuned already; leave out the seed")
         if base.classes:
