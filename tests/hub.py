@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 import urllib.parse
 from collections.abc import Iterator
@@ -16,6 +17,11 @@ from pathlib import Path
 
 COMMIT = hashlib.sha1(b"the only revision").hexdigest()
 _MISSING = {"X-Error-Code": "EntryNotFound"}
+
+
+def _commit(revision: str) -> str:
+    """The commit that is asked for, which every content is of; of a branch its only one."""
+    return revision if re.fullmatch("[0-9a-f]{40}", revision) else COMMIT
 
 
 class Hub(ThreadingHTTPServer):
@@ -61,7 +67,8 @@ class _Answer(BaseHTTPRequestHandler):
         elif "/resolve/" in path:
             where, _, rest = path.strip("/").partition("/resolve/")
             kind = "" if where.startswith("datasets/") else "models/"
-            self._send(self.server.folder / (kind + where) / rest.partition("/")[2])
+            revision, _, name = rest.partition("/")
+            self._send(self.server.folder / (kind + where) / name, _commit(revision))
         else:
             self._status(404)
 
@@ -79,7 +86,8 @@ class _Answer(BaseHTTPRequestHandler):
             files = [file for file in sorted(repo.rglob("*")) if file.is_file()]
             name = "/".join(repo.parts[-2:])
             siblings = [{"rfilename": str(file.relative_to(repo))} for file in files]
-            self._json({"id": name, "sha": COMMIT, "private": False, "siblings": siblings})
+            sha = _commit(within)
+            self._json({"id": name, "sha": sha, "private": False, "siblings": siblings})
         elif what == "tree" and (repo / within).is_dir():
             deep = "recursive=true" in self.path.lower() or "recursive=1" in self.path
             found = sorted((repo / within).rglob("*") if deep else (repo / within).iterdir())
@@ -95,7 +103,7 @@ class _Answer(BaseHTTPRequestHandler):
         oid = hashlib.sha1(content).hexdigest()
         return {"type": "file", "path": name, "oid": oid, "size": len(content)}
 
-    def _send(self, file: Path) -> None:
+    def _send(self, file: Path, commit: str) -> None:
         ordered = self.server.faults.get(file.name, []) if self.command == "GET" else []
         fault = ordered.pop(0) if ordered else None
         if isinstance(fault, int) or not file.is_file():
@@ -110,7 +118,7 @@ class _Answer(BaseHTTPRequestHandler):
         if start and start >= len(content):
             self._status(416, {"Content-Range": f"bytes */{len(content)}"})
             return
-        headers = {"ETag": etag, "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+        headers = {"ETag": etag, "X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
         if "Range" in self.headers:
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
         self._status(206 if "Range" in self.headers else 200, headers, content[start:], fault)

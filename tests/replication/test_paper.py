@@ -14,6 +14,7 @@ import tokenizers
 import transformers
 
 from headprune_lib.replication.data import TASKS, WORDS
+from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.paths import project_root
 
 pytestmark = pytest.mark.nightly
@@ -128,6 +129,8 @@ FILE = "google-bert/bert-base-uncased/model.safetensors"
 def test_bert_comes_under_its_real_name_and_is_noted(ask):
     told = ask(WEIGHTS).splitlines()
     assert told[0] == "BertForSequenceClassification input_ids token_type_ids attention_mask"
+    (path,) = {path for path in downloads(ask.server) if path.endswith("model.safetensors")}
+    assert f"/resolve/{BASES['bert-base'].revision}/" in path  # at the commit that is registered
     notes = json.loads((ask.folder / "results" / "fetched.json").read_text())
     assert told[1] == str({FILE: notes[FILE]})
     notes[FILE] = "0" * 64

@@ -148,12 +148,16 @@ class Layout:
 
 @dataclass(frozen=True)
 class Hub:
-    """A dataset on the Hugging Face Hub, read with ``datasets``; ``splits`` are of ours its own."""
+    """A dataset on the Hugging Face Hub, read with ``datasets``; ``splits`` are of ours its own.
+
+    ``revision`` is its commit, the newest if not given.
+    """
 
     path: str
     splits: dict[str, str]
     columns: Columns
     config: str | None = None
+    revision: str | None = None
 
     def rows(self, split: str) -> Iterator[Row]:
         """The rows of one of our splits.
@@ -170,7 +174,9 @@ class Hub:
                 "folder with the text"
             ) from error
         try:
-            table = datasets.load_dataset(self.path, self.config, split=self.splits[split])
+            table = datasets.load_dataset(
+                self.path, self.config, split=self.splits[split], revision=self.revision
+            )
         except Exception as error:  # each layer below has its own: network, proxy, file format
             check_hub_cache(self.path, "dataset")
             raise MissingData(

