@@ -45,6 +45,11 @@ def test_the_workflow_runs_what_is_there():
     commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     made = {name for command in commands for name in re.findall(r"make ([a-z]+)", command)}
     assert made == {"check", "book"} <= targets
+    installing = {step["uses"] for job in jobs.values() for step in job["steps"] if "uses" in step}
+    (own,) = [name for name in installing if name.startswith("./")]
+    action = yaml.safe_load((ROOT / own / "action.yml").read_text("utf-8"))
+    installed = [step for step in action["runs"]["steps"] if step.get("run") == "make install"]
+    assert "install" in targets and "/whl/cpu" in str(installed)
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 
