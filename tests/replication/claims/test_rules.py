@@ -258,34 +258,6 @@ def test_words_and_the_papers_criterion(claim):
 SAME, T = (-0.00392, 0.00392), {"error": 0.002, "freedom": 2.0}
 
 
-@pytest.mark.parametrize(
-    ("strong", "weak"),
-    [
-        # where BERT itself loses something, and of few trainings
-        (
-            kept((0.97, 1.03)),
-            [kept((0.97, 1.03), true=0.969), kept((0.97, 1.03), **T | {"error": 0.0153})],
-        ),
-        (
-            kinds((-0.3, -0.1), (-0.3, -0.1)),
-            [kinds((-0.6, 0.2), (-0.6, 0.2)), kinds(DOWN, DOWN, error=0.05, freedom=1.5)],
-        ),
-        (
-            apart(),
-            [apart(error=0.05), apart(trainings=2), apart(slopes=None), apart(slopes={"loss": {}})],
-        ),
-        (
-            faster(SLOW, SLOW, FAST, FAST),
-            [faster(SLOW, SLOW, (1.2, 0.9, 1.6), FAST), faster(SLOW, (1.02, 0.9, 1.2), FAST, FAST)],
-        ),
-        (across(UP), [across(UP, heads=6), across(UP, reliability=(0.49, 0.9))]),
-        (orders((0.01, 0.03)), [orders(UP), orders((0.01, 0.03), error=0.02, freedom=2.0)]),
-    ],
-)
-def test_power_for_the_papers_effect_falls_with_the_noise(strong, weak):
-    assert strong.power > 0.8 > max(judged.power for judged in weak)
-
-
 def test_c2_has_its_power_where_layers_lose_what_the_papers_do(drawn_seed):
     changes = np.array(rules.paper_changes("encoder"))
     assert len(changes) == 12 and changes.min() == -0.0096
