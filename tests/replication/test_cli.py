@@ -86,7 +86,7 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
     ("arguments", "message"),
     [
         *(
-            (line.split(), message)
+            (shlex.split(line), message)
             for line, message in [
                 ("reproduce figure1", "unknown artifact 'figure1': did you mean"),
                 ("reproduce figure1b --profile smok", "did you mean smoke"),
@@ -105,16 +105,28 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
                 ("reproduce table1 --n-examples 5", "does not depend on --n-examples"),
                 ("reproduce figure1b --device cdua", "unknown device 'cdua': did you mean cuda"),
                 ("train --device meta", "no device 'meta' here"),
+                (
+                    "reproduce figure2b --profile smoke --task synthetic-words",
+                    "has no text of another domain",
+                ),
+                (
+                    "reproduce figure3b --profile smoke --by 'oracle training 2' --set further_seeds=[2]"
+                    " --set seeds=[1]",
+                    "ask for 'oracle leak-free'",
+                ),
             ]
         ),
         *(
             (["reproduce", name, "--profile", "smoke", "--by", part], message)
             for name, part, message in [
-                ("figure1b", "xyzzy", "one_head has no parts such as 'xyzzy'"),
+                ("figure1b", "xyzzy", "no training is called 'xyzzy'; give a name such as"),
                 ("figure3b", "importence", "did you mean importance"),
                 ("language_recovery", "xyzzy", "give a name such as 'removed 30%'"),
                 ("figure4", "enc importance", "begin with enc-enc, enc-dec, dec-dec"),
                 ("table5", "training 77", "training 77 is none of the profile's"),
+                ("figure3b", "random training 7", "training 7 is not one of the further ones"),
+                ("figure5", "importance", "no training is called 'importance'"),
+                ("stability", "importance rescored", "is scored again at each step"),
             ]
         ),
     ],
