@@ -26,20 +26,25 @@ def headprune(*arguments: str):
 
 @pytest.fixture
 def notebook(tmp_path, monkeypatch) -> Path:
+    shows = "import os, sys\nprint('50%', file=sys.stderr)\nprint(os.path.expanduser('~/x'), 1 / n)"
     cells = [
         nbformat.v4.new_code_cell("n = 2\nfresh = False", metadata={"tags": ["parameters"]}),
-        nbformat.v4.new_code_cell("print(1 / n)"),
+        nbformat.v4.new_code_cell(shows),
     ]
     (tmp_path / "there").mkdir()
     path = tmp_path / "there" / "small.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=PYTHON), path)
+    for file, held in ((path, cells), (path.with_name("bare.ipynb"), cells[1:])):
+        nbformat.write(nbformat.v4.new_notebook(cells=held, metadata=PYTHON), file)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return path
 
 
 def printed(path: Path) -> str:
-    return nbformat.read(path, as_version=4).cells[-1].outputs[0].text
+    (output,) = nbformat.read(path, as_version=4).cells[-1].outputs  # what went wrong is not kept
+    home, _, number = output.text.partition(" ")
+    assert home == "~/x"  # of nobody's machine
+    return number
 
 
 @pytest.mark.slow
@@ -48,6 +53,8 @@ def test_run_writes_in_place_or_beside_where_a_parameter_changes(notebook):
     assert result.exit_code == 0 and str(notebook) in result.stdout, result.output
     assert printed(notebook) == "0.5\n" and not list(Path.cwd().iterdir())
     before = notebook.read_bytes()
+    assert headprune("run", str(notebook)).exit_code == 0
+    assert notebook.read_bytes() == before and b"papermill" not in before
     result = headprune("run", str(notebook), "-p", "n", "4", "-p", "fresh", "True")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("small-run.ipynb")
@@ -68,6 +75,7 @@ def test_run_writes_in_place_or_beside_where_a_parameter_changes(notebook):
     [
         (["NOTEBOOK", "-p", "m", "1"], "unknown parameter of small.ipynb 'm'"),
         (["NOTEBOOK", "--output", "nowhere/x.ipynb"], "no folder"),
+        (["../there/bare.ipynb", "-p", "n", "1"], "bare.ipynb has no cell tagged 'parameters'"),
         (["there/smal"], "unknown notebook 'smal'"),
         (["01", "-p", "task", "reviws"], "unknown task 'reviws': did you mean reviews"),
         (["01", "-p", "n_examples", "many"], "n_examples is 'many'; give a valid integer"),

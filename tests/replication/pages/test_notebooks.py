@@ -8,13 +8,11 @@ import nbformat
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
-from papermill import PapermillExecutionError
 
 from headprune_lib.replication import store
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.pages.display import NOT_BORNE_OUT
 from headprune_lib.replication.pages.notebooks import (
-    WrongParameter,
     find_notebook,
     notebook_parameters,
     notebooks_root,
@@ -167,50 +165,7 @@ def test_runs_on_the_smoke_profile(path, smoke, tmp_path):
     assert path.read_bytes() == committed
 
 
-# The runner itself, on a notebook made here.
-
-
-def write(path: Path, *cells: nbformat.NotebookNode) -> Path:
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=list(cells), metadata=kernel), path)
-    return path
-
-
-@pytest.fixture
-def small(tmp_path) -> Path:
-    """Parameters, then a cell that shows a path and a progress bar, then one that may fail."""
-    cell = nbformat.v4.new_code_cell
-    shows = (
-        "import os, sys\nprint('50%', file=sys.stderr)\n"
-        "print(os.path.expanduser('~/x'), os.getcwd())\nn"
-    )
-    return write(
-        tmp_path / "small.ipynb",
-        cell("n = 2\nfresh = False", metadata={"tags": ["parameters"]}, id="one"),
-        cell(shows, id="two"),
-        cell("1 / n", id="three"),
-    )
-
-
-@pytest.mark.slow
-def test_running_in_place_twice_changes_nothing_and_a_failure_neither(small):
-    assert run_notebook(small) == small
-    once = small.read_text()
-    assert '"execution_count": 3' in once and "papermill" not in once
-    (shown, value) = read(small).cells[1].outputs
-    assert shown.text.startswith("~/x ") and not MACHINE.search(shown.text)
-    assert value.data["text/plain"] == "2"
-    run_notebook(small, {"fresh": True})
-    assert small.read_text() == once
-    with pytest.raises(PapermillExecutionError, match="ZeroDivisionError"):
-        run_notebook(small, {"n": 0})
-    assert small.read_text() == once
-    assert list(small.parent.iterdir()) == [small]
-
-
-def test_a_number_names_a_notebook_anywhere_and_a_bare_one_is_refused(tmp_path, monkeypatch):
+def test_a_number_names_a_notebook_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in (NOTEBOOKS[-1].stem, NOTEBOOKS[-1].stem[:2]):
         assert find_notebook(name) == NOTEBOOKS[-1].resolve()
-    with pytest.raises(WrongParameter, match="bare.ipynb has no cell tagged 'parameters'"):
-        run_notebook(write(tmp_path / "bare.ipynb", nbformat.v4.new_code_cell("1")))
