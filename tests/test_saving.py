@@ -18,7 +18,6 @@ from tiny import SHAPE, WIDE, batch, batch_for, build, logits_of, same_weights, 
 from torch import nn
 
 import headprune_lib as hp
-from headprune_lib import saving
 
 slow = pytest.mark.slow
 
@@ -232,24 +231,6 @@ def test_what_cannot_be_made_again_is_neither_written_nor_unpruned(use, change, 
     with pytest.raises(ValueError, match=message):
         hp.save_pruned(model, tmp_path / "model") if use == "save" else hp.unprune_heads(model)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("there", [False, True])
-def test_a_full_disk_leaves_nothing_behind(there, tmp_path, monkeypatch):
-    folder = tmp_path / "model"
-    if there:
-        folder.mkdir()
-
-    def full(*given, **named):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(saving, "save_file", full)
-        with pytest.raises(OSError, match="No space left"):
-            hp.save_pruned(pruned(), folder)
-    assert list(tmp_path.rglob("*")) == ([folder] if there else [])
-    same(hp.load_pruned(hp.save_pruned(pruned(), folder)), pruned())
-    assert list(tmp_path.iterdir()) == [folder]
 
 
 def rewritten(folder, change):

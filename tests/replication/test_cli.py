@@ -113,6 +113,7 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
                 ("reproduce table1 --n-examples 5", "does not depend on --n-examples"),
                 ("reproduce figure1b --device cdua", "unknown device 'cdua': did you mean cuda"),
                 ("train --device meta", "no device 'meta' here"),
+                ("fairseq-iwslt nowhere out", "fairseq-preprocess"),
                 (
                     "reproduce figure2b --profile smoke --task synthetic-words",
                     "has no text of another domain",

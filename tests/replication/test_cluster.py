@@ -103,25 +103,6 @@ def test_a_unit_that_kills_its_worker_is_named_and_the_others_are_done(two_worke
     assert_in_order_gives(found, tmp_path)
 
 
-def test_two_clients_of_one_journal_share_the_work(address, tmp_path):
-    outcomes = {}
-
-    def run(name: str) -> None:
-        with cluster.at_scheduler(address) as found, running_on(found):
-            journal = Journal(tmp_path / "journal")
-            outcomes[name] = run_units(noted(tmp_path, 0.4), journal, "heads")
-            journal.finish()  # the faster one removes what the other may still ask for
-
-    clients = [threading.Thread(target=run, args=(name,)) for name in ("a", "b")]
-    for client in clients:
-        client.start()
-    for client in clients:
-        client.join()
-    assert len(starts(tmp_path)) < 12, "hardly a unit is computed for both"
-    for name in ("a", "b"):
-        assert_in_order_gives(outcomes[name], tmp_path)
-
-
 def test_a_measurement_on_two_workers_has_the_same_bytes_as_in_order(smoke, tmp_path, monkeypatch):
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "in order"))
     measurements.get("figure1b", smoke)

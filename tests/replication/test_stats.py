@@ -42,22 +42,6 @@ def test_interval_golden(lost, gained, n, low, high):
     assert stats.paired_proportion_interval(lost, gained, n) == pytest.approx((low, high), abs=6e-4)
 
 
-@pytest.mark.parametrize("discordant", [0.002, 0.01, 0.05])
-@pytest.mark.parametrize("lost_share", [0.5, 0.8, 1.0])
-def test_interval_covers_at_small_discordance(discordant, lost_share, n=2400):
-    """Exact coverage: every outcome weighed by its probability, so no simulation noise."""
-    p_lost, p_gained = discordant * lost_share, discordant * (1 - lost_share)
-    lost, gained = np.meshgrid(np.arange(200), np.arange(200), indexing="ij")
-    weight = scipy.stats.binom.pmf(lost, n, p_lost) * scipy.stats.binom.pmf(
-        gained, n - lost, p_gained / (1 - p_lost)
-    )
-    likely = weight > 1e-9
-    low, high = stats.paired_proportion_interval(lost[likely], gained[likely], n)
-    change = p_gained - p_lost
-    assert weight[likely].sum() > 0.9999
-    assert 0.93 <= weight[likely][(low <= change) & (change <= high)].sum() <= 0.99
-
-
 def test_equivalence_is_strict():
     found = stats.equivalence([-0.02, -0.01, -0.009, 0.1], 0.01)
     np.testing.assert_array_equal(found, [False, False, True, True])
@@ -117,19 +101,6 @@ def test_paired_bootstrap_equals_the_loop(statistic):
     tails = np.minimum((loop <= 0).sum(0), (loop >= 0).sum(0))
     np.testing.assert_allclose(ours.p, np.minimum(1, 2 * (1 + tails) / 401))
     assert ours.p[1] < 0.05 and ours.high[1] < 0
-
-
-def test_curves_share_the_draw_of_examples_and_nothing_else():
-    curve = RNG.uniform(size=(1, 11, 200)) < 0.8
-    flipped = curve.copy()
-    flipped[0, :, 7] = ~flipped[0, :, 7]
-    both = stats.bootstrap_curves({"a": curve, "b": flipped}, resamples=300, seed=5)
-    times_drawn = (stats.bootstrap_indices(200, 300, 5) == 7).sum(axis=1)
-    np.testing.assert_allclose(
-        np.abs(both["a"] - both["b"]), np.repeat(times_drawn[:, None] / 200, 11, axis=1), atol=1e-6
-    )
-    alone = stats.bootstrap_curves({"b": flipped}, resamples=300, seed=5)
-    np.testing.assert_array_equal(alone["b"], both["b"])
 
 
 def test_curves_of_the_same_runs_can_share_their_draws_of_them():
@@ -352,23 +323,3 @@ def test_compare_mts_p_is_a_plain_loops():
         assert p == pytest.approx(1 - max(wins) / 1500, abs=0.04)
     assert ours[2] == 0 and min(ours[:2]) > 0 and max(ours) <= 0.51
     assert stats.share_of_wins(corpus_bleu, uncut, uncut[None], 50, 0)[0] == 1  # always level
-
-
-def test_of_three_trainings_it_covers_where_the_percentile_bootstrap_does_not():
-    """Trainings differ about as much as texts make the mean uncertain, as MPNet's on SST-2 do."""
-    rng, worlds, texts, resamples = np.random.default_rng(3), 2_000, 100, 300
-    common = rng.normal(0, 1, (worlds, 1, texts))
-    own = rng.normal(0, 0.6, (worlds, 3, texts))
-    outcomes = rng.normal(0, 0.2, (worlds, 3, 1)) + common + own  # the truth is 0
-    values = outcomes.mean(-1)
-    influences = (outcomes - values[..., None]) / texts
-    means = [stats.over_trainings(*one) for one in zip(values, influences, strict=True)]
-    covered = np.mean([mean.low <= 0 <= mean.high for mean in means])
-    weights = rng.multinomial(texts, np.full(texts, 1 / texts), resamples) / texts
-    scores = outcomes @ weights.T  # (worlds, trainings, resamples)
-    chosen = rng.integers(0, 3, (3, resamples))
-    drawn = scores[:, chosen, np.arange(resamples)].mean(1)
-    low, high = np.quantile(drawn, [0.025, 0.975], axis=1)
-    bootstrap = ((low <= 0) & (high >= 0)).mean()
-    assert bootstrap < 0.93 <= covered <= 0.975
-    assert bootstrap > 0.8

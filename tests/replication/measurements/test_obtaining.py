@@ -239,17 +239,6 @@ def test_what_another_process_stored_meanwhile_stays(places):
     assert set(stored.parts) == set(stored.values) == {"a", "b", "importance", "random"}
 
 
-def test_a_damaged_part_is_told_and_measured_again_alone(places):
-    m = Noted()
-    m.obtain("a", "b")
-    damaged = places / "synthetic.tiny.b.npz"
-    damaged.write_bytes(damaged.read_bytes()[:-10])
-    m.measured.clear()
-    with pytest.warns(UserWarning, match="synthetic.tiny.b.npz is damaged"):
-        m.obtain("a", "b", seed=1)  # which asks for the outcomes
-    assert m.measured == ["b"] and (places / "synthetic.tiny.b.npz.damaged-1").exists()
-
-
 # --- fewer texts ------------------------------------------------------------------------------------
 
 
