@@ -1,4 +1,4 @@
-"""What pages tell of results that nobody measured.
+"""What no page shows of stored results: what was not measured, orders of rows, where lines are.
 
 What they show of the stored ones is compared cell by cell in ``test_notebooks.py``.
 """
@@ -13,6 +13,7 @@ from headprune_lib.replication import store
 from headprune_lib.replication.pages import plots
 from headprune_lib.replication.pages.frames import prunable_at
 from headprune_lib.replication.pages.plots.style import looks
+from headprune_lib.replication.pages.tables.beyond import leaderboard_rows
 from headprune_lib.replication.store import Key
 
 
@@ -28,6 +29,12 @@ def test_what_was_not_measured_is_refused_with_what_was():
         prunable_at(values, "oracle")
     with pytest.raises(KeyError, match="no share at a loss of 7%; there are 2%"):
         prunable_at(values, tolerance=0.07)
+
+
+def test_the_leaderboard_has_the_best_first():
+    rows = leaderboard_rows({"reviews": store.load(Key("which_first", "reviews", "minilm"))})
+    areas = [row["area"] for row in rows]
+    assert rows[0]["above_chance"] and areas == sorted(areas, reverse=True) != sorted(areas)
 
 
 def test_each_line_is_the_order_that_its_label_names():
