@@ -1,10 +1,7 @@
 """The ``headprune`` command: what it writes where, and how it refuses."""
 
 import dataclasses
-import hashlib
 import json
-import multiprocessing
-import os
 import shlex
 from pathlib import Path
 
@@ -250,46 +247,3 @@ def test_the_command_that_is_noted_asks_for_the_same_again(
 def some_result():
     part = Part({}, [], {"seconds": 2.0, "date": ""})
     return Result("agreement", "t", "m", "smoke", "t/test", 7, "accuracy", "", {}, "", {"o": part})
-
-
-ORDERS = (
-    *("importance", "importance unnormalised", "importance reversed", "random"),
-    *("entropy", "magnitude", "fisher", "confidence"),
-)
-
-
-def run_in_a_process(words: list[str], environment: dict[str, str]) -> None:
-    os.environ.update(environment)
-    app(words)
-
-
-@pytest.mark.slow
-def test_several_commands_at_once_lose_nothing(tmp_path, monkeypatch):
-    """Eight orders of one curve, twice: first nothing is trained, then all are measured again."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))  # where processes find this module
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["headprune_lib.replication.measurements", "transformers.trainer"]
-    )
-    environment = {
-        f"HEADPRUNE_{name.upper()}": str(tmp_path / name) for name in ("results", "cache")
-    }
-    folder = tmp_path / "results" / "smoke" / "pruning_curve"
-    for _ in range(2):
-        words = ["reproduce", "pruning_curve", "--profile", "smoke", "--by"]
-        processes = [
-            context.Process(target=run_in_a_process, args=([*words, order], environment))
-            for order in ORDERS
-        ]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join(300)
-        assert [process.exitcode for process in processes] == [0] * len(ORDERS)
-        stored = json.loads((folder / "synthetic.tiny.json").read_text())
-        assert stored["parts"].keys() == {*ORDERS} <= stored["values"]["curves"].keys()
-        for name, part in stored["parts"].items():
-            content = (folder / f"synthetic.tiny.{name.replace(' ', '-')}.npz").read_bytes()
-            assert hashlib.sha256(content).hexdigest() == part["raw_sha256"]
-        assert len([*folder.glob("*.npz")]) == len(ORDERS)
-        assert not list((tmp_path / "cache" / "journals").glob("*/*"))
