@@ -6,7 +6,7 @@ import transformers as t
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ownmodels import GroupedAttention, GroupedModel
-from tiny import batch, removed_as_masked
+from tiny import batch, of, removed_as_masked
 from torch import nn
 
 import headprune_lib as hp
@@ -22,17 +22,15 @@ FALCON = {
 }  # fmt: skip
 # known by name, found by structure, fused by group, fused in three parts; with several groups or one
 MODELS = {
-    "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**LLAMA, num_key_value_heads=2)),
-    "llama, multi-query": lambda: t.LlamaForCausalLM(t.LlamaConfig(**LLAMA, num_key_value_heads=1)),
-    "qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**LLAMA, num_key_value_heads=2)),
-    "qwen2, multi-query": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**LLAMA, num_key_value_heads=1)),
-    "falcon": lambda: t.FalconForCausalLM(
-        t.FalconConfig(**FALCON, new_decoder_architecture=True, num_kv_heads=2)
+    "llama": of(t.LlamaForCausalLM, **LLAMA, num_key_value_heads=2),
+    "llama, multi-query": of(t.LlamaForCausalLM, **LLAMA, num_key_value_heads=1),
+    "qwen2": of(t.Qwen2ForCausalLM, **LLAMA, num_key_value_heads=2),
+    "qwen2, multi-query": of(t.Qwen2ForCausalLM, **LLAMA, num_key_value_heads=1),
+    "falcon": of(t.FalconForCausalLM, **FALCON, new_decoder_architecture=True, num_kv_heads=2),
+    "falcon, multi-query": of(
+        t.FalconForCausalLM, **FALCON, new_decoder_architecture=False, multi_query=True
     ),
-    "falcon, multi-query": lambda: t.FalconForCausalLM(
-        t.FalconConfig(**FALCON, new_decoder_architecture=False, multi_query=True)
-    ),
-    "phi3": lambda: t.Phi3ForCausalLM(t.Phi3Config(**LLAMA, num_key_value_heads=2)),
+    "phi3": of(t.Phi3ForCausalLM, **LLAMA, num_key_value_heads=2),
 }
 FAST = {"llama", "qwen2, multi-query", "falcon", "phi3"}
 

@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from headprune_lib.replication import measurements
-from headprune_lib.replication.cli import app
+from headprune_lib.replication.cli import app, named_models
+from headprune_lib.replication.models import encoders as weights
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store import Part, Result
 
@@ -247,3 +248,27 @@ def test_the_command_that_is_noted_asks_for_the_same_again(
 def some_result():
     part = Part({}, [], {"seconds": 2.0, "date": ""})
     return Result("agreement", "t", "m", "smoke", "t/test", 7, "accuracy", "", {}, "", {"o": part})
+
+
+# --- tasks of the project as names of models ----------------------------------------------------
+
+
+def test_a_name_is_a_folder_or_what_is_stored_and_nothing_is_trained(monkeypatch, tmp_path):
+    assert "bert-base-uncased" not in named_models.named_models()
+    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
+    monkeypatch.setattr(weights, "models_root", lambda: tmp_path)
+    monkeypatch.setattr(weights, "finetune", lambda *_: pytest.fail("trained"))
+    result = headprune("inspect", "synthetic")
+    assert result.exit_code == 2
+    assert "no weights of synthetic are stored here; `headprune train synthetic`" in result.stderr
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reviews").mkdir()
+    assert "reviews/config.json is missing" in headprune("inspect", "reviews").stderr
+
+
+@pytest.mark.slow
+def test_the_committed_translator_is_inspected_and_not_scored(tmp_path):
+    kinds = {row["kind"] for row in json.loads(headprune("inspect", "enfr", "--json").output)}
+    assert kinds == {"enc-enc", "enc-dec", "dec-dec"}
+    result = headprune("score", "enfr", str(tmp_path / "rows.tsv"))
+    assert result.exit_code == 2 and "pieces of its own vocabulary" in result.stderr

@@ -2,9 +2,14 @@
 
 import dataclasses
 
+import pytest
+
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.claims import evidence
+from headprune_lib.replication.claims.kept import kept_by_others
+from headprune_lib.replication.claims.others import others_rows
 from headprune_lib.replication.claims.rules import CLAIMS
+from headprune_lib.replication.published import independent_curves
 
 
 def test_without_results_nothing_was_run(tmp_path):
@@ -42,3 +47,30 @@ def test_what_was_measured_before_the_bounds_is_exploratory(smoke):
             part.provenance["first_measured"] = "2026-11-21T00:00:00+00:00"
         (again,) = evidence.rows_of(dataclasses.replace(own, parts=parts))
         assert again.kind == "exploratory", "measured again, after it had been seen"
+
+
+# --- the paper's own models, as others measured them ---------------------------------------------
+
+SEEDS = {row.name: row for row in others_rows() if "five seeds" in row.setting}
+ROWS = {(row.claim, row.name): row for row in others_rows() if row not in SEEDS.values()}
+
+
+def test_they_never_count():
+    assert (len(ROWS), len(SEEDS)) == (8, 4)
+    assert not any(row.counts or row.one_way for row in others_rows())
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "kept"),
+    [("figure3b", 0.4, 98.6), ("figure6a", 0.6, 96.9), ("figure6b", 0.5, 101.2)],
+)
+def test_what_is_kept_is_a_plain_ratio(name, share, kept):
+    curve = independent_curves()[name]
+    removed, score = [0, *curve["heads_removed"]], [curve["base"], *curve["score"]]
+    below = max(i for i, n in enumerate(removed) if n <= share * 144)
+    part = (share * 144 - removed[below]) / (removed[below + 1] - removed[below])
+    cut = score[below] + part * (score[below + 1] - score[below])
+    plain = (cut - curve["chance"]) / (curve["base"] - curve["chance"])
+    assert kept_by_others(curve["task"]) == pytest.approx(plain)
+    assert f"{kept:.1f}%" in ROWS["C3", name].judged.measured
+    assert kept_by_others("mrpc") == kept_by_others("iwslt") == 1.0

@@ -32,9 +32,6 @@ MACHINE = re.compile(
 )
 
 
-each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-
-
 def some(chosen, mark):
     """Every notebook, with a mark on those that are not among the chosen ones."""
     return [pytest.param(path, marks=[mark] * (path.stem not in chosen)) for path in NOTEBOOKS]
@@ -116,25 +113,15 @@ def test_every_cell_gives_what_is_stored(path, shell):
             assert glued(made, kind) == glued(cell.outputs, kind)
 
 
-@each_notebook
-def test_reads_as_it_stands_and_has_the_parameters_of_a_page(path):
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_is_clean_and_was_run_from_top_to_bottom_with_conclusions_that_are_borne_out(path):
     """Jupyter shows a mark of MyST's glue as it is written: cells print their numbers."""
     notebook = read(path)
     text = "".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     assert "{glue:" not in text and not glued(outputs_of(notebook))
     wanted = {"profile", "fresh", *PARAMETERS}
     assert set(notebook_parameters(path)) <= wanted, "open_page would ignore it"
-
-
-@each_notebook
-def test_every_conclusion_is_borne_out(path):
-    """A conclusion that the committed results deny is one to write anew."""
-    assert NOT_BORNE_OUT not in "\n".join(words_of(outputs_of(read(path))))
-
-
-@each_notebook
-def test_is_clean_and_was_run_from_top_to_bottom(path):
-    notebook = read(path)
+    assert NOT_BORNE_OUT not in "\n".join(words_of(outputs_of(notebook))), "write it anew"
     counts = [cell.execution_count for cell in code_cells(path) if cell.source.strip()]
     assert counts == list(range(1, len(counts) + 1))
     assert "papermill" not in notebook.metadata
