@@ -260,10 +260,6 @@ def recorded(old, new):
         (recorded(b"[1, 2]", b"[0, 1, 2]"), r"tensors of the weights do not fit.*attention"),
         (lambda weights, record: weights.pop(record), r"weights do not fit.*layer\.0\.attention"),
         (
-            lambda weights, _record: weights.pop("classifier.bias"),
-            r"lack 1 tensors that BertForSequenceClassification has.*classifier\.bias",
-        ),
-        (
             lambda weights, _record: weights.update({"classifier.more": torch.zeros(2)}),
             r"lacks 1 of their tensors, such as classifier\.more",
         ),
