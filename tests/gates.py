@@ -10,11 +10,21 @@ from headprune_lib.masking import head_mask, masked_heads
 ROUNDING = {"rtol": 1e-9, "atol": 1e-12}
 
 
-def gate_derivatives(model, example):
+def plain_loss(model, example):
+    """Of a batch of one: cross-entropy, written out; the sum over positions with a label."""
+    logits = model(**{name: value for name, value in example.items() if name != "labels"}).logits
+    log_p, loss = logits.log_softmax(-1)[0], torch.zeros((), dtype=logits.dtype)
+    labels = example["labels"][0]
+    for place, label in zip(log_p.reshape(-1, log_p.shape[-1]), labels.reshape(-1), strict=True):
+        loss = loss - (place[label] if label != -100 else 0)
+    return loss
+
+
+def gate_derivatives(model, example, loss_of=plain_loss):
     """Of one example's loss: block -> (position, head), by a gate at every position.
 
     The example is a batch of one. The gates multiply the input of each output projection and are
-    what is derived by; the loss is written out here.
+    what is derived by.
     """
     blocks, gates, handles = find_heads(model), {}, []
 
@@ -29,15 +39,11 @@ def gate_derivatives(model, example):
     for block in blocks:
         output = model.get_submodule(block.path).get_submodule(block.spec.output)
         handles.append(output.register_forward_pre_hook(gated(block)))
-    logits = model(**{name: value for name, value in example.items() if name != "labels"}).logits
-    log_p, loss = logits.log_softmax(-1)[0], torch.zeros((), dtype=logits.dtype)
-    labels = example["labels"][0]
-    for place, label in zip(log_p.reshape(-1, log_p.shape[-1]), labels.reshape(-1), strict=True):
-        loss = loss - (place[label] if label != -100 else 0)
+    loss = loss_of(model, example)
     for handle in handles:
         handle.remove()
     found = torch.autograd.grad(loss, [gates[block] for block in blocks])
-    return {block: each[0].double() for block, each in zip(blocks, found, strict=True)}
+    return {block: each.flatten(0, 1).double() for block, each in zip(blocks, found, strict=True)}
 
 
 def rows_of(batch):

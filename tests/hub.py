@@ -25,7 +25,7 @@ def _commit(revision: str) -> str:
 
 
 class Hub(ThreadingHTTPServer):
-    """``faults`` is file name -> what its next downloads end with: ``cut``, ``wrong``, or a status.
+    """``cuts`` is file name -> how many of its next downloads break off half-way.
 
     ``asked`` lists what was asked for, ``ranges`` with which bytes.
     """
@@ -34,7 +34,7 @@ class Hub(ThreadingHTTPServer):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
-        self.folder, self.faults = folder, {}
+        self.folder, self.cuts = folder, {}
         self.asked, self.ranges = [], []
         self.address = f"http://127.0.0.1:{self.server_port}"
 
@@ -104,16 +104,14 @@ class _Answer(BaseHTTPRequestHandler):
         return {"type": "file", "path": name, "oid": oid, "size": len(content)}
 
     def _send(self, file: Path, commit: str) -> None:
-        ordered = self.server.faults.get(file.name, []) if self.command == "GET" else []
-        fault = ordered.pop(0) if ordered else None
-        if isinstance(fault, int) or not file.is_file():
-            code = fault or 404
-            self._status(code, {404: _MISSING}.get(code))
+        if not file.is_file():
+            self._status(404, _MISSING)
             return
+        cut = self.command == "GET" and self.server.cuts.get(file.name, 0) > 0
+        if cut:
+            self.server.cuts[file.name] -= 1
         content = file.read_bytes()
         etag = f'"{hashlib.sha256(content).hexdigest()}"'
-        if fault == "wrong":
-            content = bytes(255 - byte for byte in content)
         start = int(self.headers.get("Range", "bytes=0-")[6:].partition("-")[0])
         if start and start >= len(content):
             self._status(416, {"Content-Range": f"bytes */{len(content)}"})
@@ -121,19 +119,19 @@ class _Answer(BaseHTTPRequestHandler):
         headers = {"ETag": etag, "X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
         if "Range" in self.headers:
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        self._status(206 if "Range" in self.headers else 200, headers, content[start:], fault)
+        self._status(206 if "Range" in self.headers else 200, headers, content[start:], cut)
 
     def _json(self, content: object) -> None:
         self._status(200, {"Content-Type": "application/json"}, json.dumps(content).encode())
 
-    def _status(self, code: int, headers: dict | None = None, body=b"", fault=None) -> None:
+    def _status(self, code: int, headers: dict | None = None, body=b"", cut=False) -> None:
         self.send_response(code)
         for name, value in {**(headers or {}), "Content-Length": str(len(body))}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body[: len(body) // 2] if fault == "cut" else body)
-        if fault == "cut":
+            self.wfile.write(body[: len(body) // 2] if cut else body)
+        if cut:
             self.close_connection = True
 
 

@@ -63,10 +63,9 @@ def translator():
     return transformers.T5ForConditionalGeneration(config).eval()
 
 
-def kept_in(folder, model, words=True):
+def kept_in(folder, model):
     model.save_pretrained(folder)
-    if words:
-        tokenizer().save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
     return folder
 
 

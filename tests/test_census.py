@@ -28,6 +28,7 @@ ROWS = {row["model type"]: row for row in read(TABLE)}
 FAST = ("xlm-roberta", "falcon", "dinov2")  # an encoder, fused and grouped keys, images
 SLOW = (  # grouped, fused, two towers, encoder-decoder, speech, uneven; shared keys; experts
     *("qwen2", "phi3", "clip", "mt5", "whisper", "swin", "gemma4_text", "switch_transformers"),
+    *("bart", "gpt2", "llama", "t5", "vit"),  # known by name: what is returned a layer at a time
 )
 
 

@@ -5,13 +5,11 @@ import pickle
 
 import pytest
 import torch
-from census import tiny as census
 from ownmodels import OwnAttention, OwnModel
 from tiny import build, removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
-from headprune_lib.masking import mask_shapes
 from headprune_lib.specs import UnknownArchitecture
 
 IDS = torch.arange(15).view(3, 5)
@@ -117,21 +115,3 @@ def test_a_batch_of_ones_own_proves_what_random_inputs_do_not_reach():
     copied.inner.layers[0] = OwnAttention("")
     with pytest.raises(UnknownArchitecture, match="did not run on random inputs"):
         hp.find_heads(copied)
-
-
-def test_layers_of_different_numbers_of_heads():
-    model, pixels = census.build("swin"), torch.randn(1, 3, 64, 64)
-    heads = [block.n_heads for block in hp.find_heads(model)]
-    assert heads == [2, 4, 8, 16] and mask_shapes(model) == {"self": (4, 16)}
-    mask = hp.ones_mask(model)["self"]
-    assert mask.isnan().sum(1).tolist() == [16 - n for n in heads] and mask.nansum() == sum(heads)
-    with pytest.raises(IndexError, match="no head"):
-        hp.head_mask(model, [("self", 0, 2)])
-    batch = {"pixel_values": pixels}
-    scores = hp.head_importance(
-        model, [batch], loss=lambda outputs, _batch: outputs.pooler_output.square().sum(1)
-    )["self"]
-    assert torch.equal(scores.isnan(), mask.isnan())
-    cut = hp.prune_mask(model, {"self": scores}, 0.4)
-    assert (cut["self"] == 0).sum() == int(0.4 * sum(heads))
-    removed_as_masked(model, cut, lambda each: each(pixels).pooler_output)

@@ -109,7 +109,9 @@ MISUSES = {
         lambda _: hp.prune_heads(build("bart"), ONES), TypeError, r"the kinds are \['enc-enc'"),
     "heads without their kind": (
         lambda _: hp.head_mask(build("bart"), [(0, 1)]), TypeError, r"\(0, 1\) is no head"),
-    "half of a group": (lambda _: hp.prune_heads(build("llama"), FIRST), ValueError, "share a key"),
+    "half of a group": (
+        lambda _: hp.prune_heads(build("llama"), FIRST), ValueError,
+        r"share a key.*equally many in every group.*The groups are \[\[0, 1"),
     "a share that is a switch": (
         lambda m: hp.prune_mask(m, torch.rand(3, 4), True), TypeError, "amount is True"),
     "a shared projection": (
@@ -131,20 +133,6 @@ def test_it_is_refused_with_what_to_do_and_nothing_changes(name):
         torch.testing.assert_close(logits_of(model, batch(3)), expected, rtol=0, atol=0)
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert not any(module._forward_pre_hooks for module in model.modules()) or "torch" in name
-
-
-def test_an_example_without_labels_beside_others_has_loss_0():
-    model, inputs = build("gpt2"), batch(3, labels=False)
-    labels = torch.full_like(inputs["input_ids"], -100)
-    labels[0, 1:3] = inputs["input_ids"][0, 1:3]
-    scores, alone = (
-        hp.head_importance(model, [given], normalize=None)["self"]
-        for given in (
-            {**inputs, "labels": labels},
-            {k: v[:1] for k, v in {**inputs, "labels": labels}.items()},
-        )
-    )
-    torch.testing.assert_close(3 * scores, alone)
 
 
 def test_a_copy_that_is_made_under_a_mask_is_free_after_it():
@@ -316,15 +304,6 @@ def test_a_pass_from_outside_is_not_repeated_under_a_mask(reentrant):
         gradients(one, one(**batch(3)).loss)
     after = [vars(module).get("_gradient_checkpointing_func") for module in model.modules()]
     assert all(one is other for one, other in zip(before, after, strict=True))
-
-
-def test_scores_of_a_model_whose_own_code_checkpoints():
-    expected = hp.score_heads(build("bert"), [batch(3)], "second-order")["self"]
-    model = build("bert")
-    for layer in model.bert.encoder.layer:
-        layer.forward = partial(torch_checkpoint, layer.forward, use_reentrant=False)
-    found = hp.score_heads(model, [batch(3)], "second-order")["self"]
-    torch.testing.assert_close(found, expected)
 
 
 def test_nested_masks_multiply_and_a_part_of_a_model_is_masked_as_the_whole_is():

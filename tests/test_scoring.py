@@ -27,7 +27,10 @@ def test_a_variant_is_a_criterion(variant, name):
         assert torch.equal(found, expected)
 
 
-def test_a_layer_of_zeros_stays_zero_when_it_is_normalised():
+def test_importance_is_normalised_by_layer_and_a_layer_of_zeros_stays_zero():
+    plain = score_heads(build(), BATCHES, normalize=None)["self"]
+    expected = plain / plain.square().sum(1, keepdim=True).sqrt()
+    torch.testing.assert_close(score_heads(build(), BATCHES)["self"], expected)
     assert not normalize_l2({"self": torch.zeros(2, 3)})["self"].any()
 
 

@@ -71,18 +71,6 @@ def test_a_prune_mask_can_be_removed_and_keeps_to_its_bounds(name, amount, keep,
         assert cut == math.floor(amount * n_heads + 1e-9) // size * size
 
 
-def test_the_least_important_heads_go_and_of_one_kind_if_asked():
-    model = MODELS["marian"]
-    scores = scores_of(model, 0)
-    order = hp.rank_heads(scores)
-    expected = hp.order_mask(model, order, len(order) // 2)
-    mask = hp.prune_mask(model, scores, 0.5)
-    assert all(torch.equal(mask[kind], expected[kind]) for kind in mask)
-    own = hp.prune_mask(model, scores, 0.25, kinds=["dec-dec"])
-    assert int((own["dec-dec"] == 0).sum()) == 2
-    assert torch.equal(own["enc-enc"], hp.ones_mask(model)["enc-enc"])
-
-
 def test_a_pruned_model_is_pruned_further():
     model = hp.prune_heads(build(), hp.head_mask(build(), [("self", 0, 0), ("self", 0, 1)]))
     scores = {"self": torch.arange(12.0).reshape(3, 4)}

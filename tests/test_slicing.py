@@ -5,8 +5,7 @@ import copy
 import pytest
 import torch
 import transformers as t
-from census.tiny import build as census_model
-from tiny import BUILDERS, batch, batch_for, build, inputs_of
+from tiny import batch, build
 
 from headprune_lib import find_heads, head_mask, masked_heads, ones_mask, prune_heads
 
@@ -118,29 +117,3 @@ def test_continuous_batching_works_with_empty_layers_and_is_refused_where_pages_
     pruned = prune_heads(copy.deepcopy(model), _cut(model, "group"))
     answers = pruned.generate_batch(ids.tolist(), **several)
     assert all("export_transformers" in answer.error for answer in answers.values())
-
-
-@pytest.mark.parametrize("kernel", ["eager", pytest.param("sdpa", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["bert", "llama", "gpt2", "t5", "bart", "vit", "qwen2"])
-def test_what_is_returned_a_layer_at_a_time_keeps_its_place(name, kernel):
-    """Qwen2 is found by structure, and the kernel is chosen after heads are removed."""
-    model = build(name) if name in BUILDERS else census_model(name)
-    inputs, mask = inputs_of(batch_for(name), model.dtype), _cut(model, "empty")
-    pruned = prune_heads(copy.deepcopy(model), mask)
-    for each in (model, pruned):
-        each.set_attn_implementation(kernel)
-    asked = {"output_attentions": True, "output_hidden_states": True}
-    with torch.no_grad():
-        outputs = pruned(**inputs, **asked)
-        with masked_heads(model, mask):
-            masked = model(**inputs, **asked)
-    assert outputs.keys() == masked.keys()
-    for key, layers in masked.items():
-        if not isinstance(layers, tuple):
-            continue
-        assert len(outputs[key]) == len(layers), key
-        for place, (left, right) in enumerate(zip(outputs[key], layers, strict=True)):
-            if "attentions" in key and place == 0:
-                assert left.shape == (right.shape[0], 0, *right.shape[2:])
-            else:
-                assert torch.allclose(left, right, atol=1e-5), (key, place)

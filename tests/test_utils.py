@@ -4,24 +4,8 @@ import pytest
 import torch
 from tiny import batch_for, build
 
-from headprune_lib import gradients, head_importance
+from headprune_lib import example_importance, gradients
 from headprune_lib.utils import split_on_oom
-
-
-@pytest.mark.parametrize("room", [1, 3, 7])
-def test_a_batch_that_memory_has_no_room_for_is_computed_in_halves(room):
-    tried = []
-
-    def compute(batch):
-        tried.append(len(batch["input_ids"]))
-        if len(batch["input_ids"]) > room:
-            raise torch.OutOfMemoryError("no room")
-        return 10 * batch["input_ids"].sum(1) + batch["labels"]
-
-    batch = {"input_ids": torch.arange(28).view(7, 4), "labels": torch.arange(7)}
-    expected = 10 * batch["input_ids"].sum(1) + batch["labels"]
-    assert torch.equal(split_on_oom(compute, batch, torch.cat), expected)
-    assert tried[0] == 7 and sum(n for n in tried if n <= room) == 7
 
 
 def test_what_cannot_be_halved_is_the_error_of_memory():
@@ -39,9 +23,11 @@ def test_what_cannot_be_halved_is_the_error_of_memory():
 
 
 @pytest.mark.parametrize("name", ["bert", "marian"])
-def test_importance_is_the_same_where_batches_are_taken_in_halves(name, monkeypatch):
+def test_importance_of_each_example_is_the_same_where_batches_are_taken_in_halves(
+    name, monkeypatch
+):
     model, batch, real = build(name).eval(), batch_for(name), gradients.gate_gradients
-    expected = head_importance(model, [batch])
+    expected = example_importance(model, [batch])
 
     def tight(model, batch, *given):
         if len(batch["input_ids"]) > 1:
@@ -50,6 +36,6 @@ def test_importance_is_the_same_where_batches_are_taken_in_halves(name, monkeypa
 
     assert len(batch["input_ids"]) > 1
     monkeypatch.setattr(gradients, "gate_gradients", tight)
-    found = head_importance(model, [batch])
+    found = example_importance(model, [batch])
     for kind, values in expected.items():
         torch.testing.assert_close(found[kind], values, rtol=1e-5, atol=1e-7)

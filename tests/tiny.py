@@ -30,64 +30,52 @@ WINDOWS = {
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
 }  # fmt: skip
 
+
+def of(model_class, **sizes):
+    """What builds a model of a class from its configuration, given what else this is to say."""
+    return lambda **more: model_class(model_class.config_class(**sizes, **more))
+
+
 CLASSIFIERS = {
-    "bert": lambda **k: t.BertForSequenceClassification(t.BertConfig(**SHAPE, **WIDE, **k)),
-    "roberta": lambda **k: t.RobertaForSequenceClassification(
-        t.RobertaConfig(**SHAPE, **WIDE, **k)
+    "bert": of(t.BertForSequenceClassification, **SHAPE, **WIDE),
+    "roberta": of(t.RobertaForSequenceClassification, **SHAPE, **WIDE),
+    "electra": of(t.ElectraForSequenceClassification, **SHAPE, **WIDE, embedding_size=12),
+    "distilbert": of(
+        t.DistilBertForSequenceClassification, **SHAPE, dim=16, n_heads=4, n_layers=3, hidden_dim=24
     ),
-    "electra": lambda **k: t.ElectraForSequenceClassification(
-        t.ElectraConfig(**SHAPE, **WIDE, embedding_size=12, **k)
+    "mpnet": of(t.MPNetForSequenceClassification, **SHAPE, **WIDE),
+    "deberta-v2": of(t.DebertaV2ForSequenceClassification, **DEBERTA, share_att_key=False),
+    "deberta-v3": of(t.DebertaV2ForSequenceClassification, **DEBERTA, share_att_key=True),
+    "modernbert": of(
+        t.ModernBertForSequenceClassification, **SHAPE, **WIDE, pad_token_id=1, local_attention=8,
+        global_attn_every_n_layers=2,
     ),
-    "distilbert": lambda **k: t.DistilBertForSequenceClassification(
-        t.DistilBertConfig(**SHAPE, dim=16, n_heads=4, n_layers=3, hidden_dim=24, **k)
-    ),
-    "mpnet": lambda **k: t.MPNetForSequenceClassification(t.MPNetConfig(**SHAPE, **WIDE, **k)),
-    "deberta-v2": lambda **k: t.DebertaV2ForSequenceClassification(
-        t.DebertaV2Config(**DEBERTA, share_att_key=False, **k)
-    ),
-    "deberta-v3": lambda **k: t.DebertaV2ForSequenceClassification(
-        t.DebertaV2Config(**DEBERTA, share_att_key=True, **k)
-    ),
-    "modernbert": lambda **k: t.ModernBertForSequenceClassification(
-        t.ModernBertConfig(
-            **SHAPE, **WIDE, pad_token_id=1, local_attention=8, global_attn_every_n_layers=2, **k
-        )
-    ),
-    "albert": lambda **k: t.AlbertForSequenceClassification(
-        t.AlbertConfig(**SHAPE, **WIDE, embedding_size=12, **k)
-    ),
-}
-IMAGES = {
-    "vit": lambda **k: t.ViTForImageClassification(
-        t.ViTConfig(**WIDE, image_size=8, patch_size=4, num_labels=3, **k)
-    )
-}
+    "albert": of(t.AlbertForSequenceClassification, **SHAPE, **WIDE, embedding_size=12),
+}  # fmt: skip
+IMAGES = {"vit": of(t.ViTForImageClassification, **WIDE, image_size=8, patch_size=4, num_labels=3)}
 ENCODER_DECODERS = {
-    "bart": lambda **k: t.BartForConditionalGeneration(t.BartConfig(**TWO_SIDED, **k)),
-    "marian": lambda **k: t.MarianMTModel(t.MarianConfig(**TWO_SIDED, **k)),
-    "m2m100": lambda **k: t.M2M100ForConditionalGeneration(t.M2M100Config(**TWO_SIDED, **k)),
-    "t5": lambda **k: t.T5ForConditionalGeneration(
-        t.T5Config(
-            vocab_size=30, d_model=16, d_kv=4, num_heads=4, d_ff=24, num_layers=2, pad_token_id=1,
-            eos_token_id=2, decoder_start_token_id=1, relative_attention_num_buckets=8, **k,
-        )
+    "bart": of(t.BartForConditionalGeneration, **TWO_SIDED),
+    "marian": of(t.MarianMTModel, **TWO_SIDED),
+    "m2m100": of(t.M2M100ForConditionalGeneration, **TWO_SIDED),
+    "t5": of(
+        t.T5ForConditionalGeneration, vocab_size=30, d_model=16, d_kv=4, num_heads=4, d_ff=24,
+        num_layers=2, pad_token_id=1, eos_token_id=2, decoder_start_token_id=1,
+        relative_attention_num_buckets=8,
     ),
 }  # fmt: skip
 DECODERS = {
-    "gpt2": lambda **k: t.GPT2LMHeadModel(
-        t.GPT2Config(**MARKS, n_positions=24, n_embd=16, n_head=4, n_layer=3, n_inner=24, **k)
+    "gpt2": of(
+        t.GPT2LMHeadModel, **MARKS, n_positions=24, n_embd=16, n_head=4, n_layer=3, n_inner=24
     ),
-    "gpt-neox": lambda **k: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**WRITER, **k)),
-    "opt": lambda **k: t.OPTForCausalLM(
-        t.OPTConfig(
-            **{name: value for name, value in WRITER.items() if name != "intermediate_size"},
-            ffn_dim=24, word_embed_proj_dim=16, **k,
-        )
+    "gpt-neox": of(t.GPTNeoXForCausalLM, **WRITER),
+    "opt": of(
+        t.OPTForCausalLM, **{k: v for k, v in WRITER.items() if k != "intermediate_size"},
+        ffn_dim=24, word_embed_proj_dim=16,
     ),
-    "llama": lambda **k: t.LlamaForCausalLM(t.LlamaConfig(**GROUPED, **k)),
-    "mistral": lambda **k: t.MistralForCausalLM(t.MistralConfig(**GROUPED, sliding_window=4, **k)),
-    "qwen3": lambda **k: t.Qwen3ForCausalLM(t.Qwen3Config(**GROUPED, **k)),
-    "gemma3": lambda **k: t.Gemma3ForCausalLM(t.Gemma3TextConfig(**GROUPED, **WINDOWS, **k)),
+    "llama": of(t.LlamaForCausalLM, **GROUPED),
+    "mistral": of(t.MistralForCausalLM, **GROUPED, sliding_window=4),
+    "qwen3": of(t.Qwen3ForCausalLM, **GROUPED),
+    "gemma3": of(t.Gemma3ForCausalLM, **GROUPED, **WINDOWS),
 }  # fmt: skip
 GENERATORS = ENCODER_DECODERS | DECODERS
 BUILDERS = CLASSIFIERS | IMAGES | GENERATORS

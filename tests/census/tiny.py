@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +15,12 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto as auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from census.sizes import ALIKE, AT_MOST, DOUBLING, OVERRIDES, SIZES
+_TABLE = tomllib.loads(Path(__file__).with_name("sizes.toml").read_text("utf-8"))
+SIZES, AT_MOST, ALIKE, DOUBLING = (
+    {name: int(size) for size, names in _TABLE[part].items() for name in names.split()}
+    for part in ("set", "at_most", "alike", "doubling")
+)
+OVERRIDES = {name: one["values"] for one in _TABLE["overrides"] for name in one["types"].split()}
 
 # The class that a type is built as: the first of these tasks that it has one for.
 TASKS = (

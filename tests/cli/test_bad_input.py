@@ -217,6 +217,8 @@ def without(*pattern):
 
 # folder, what is done to it, what is said of it
 MODELS = [
+    ("classifier", without("tokenizer*"), "no tokenizer beside"),
+    ("classifier", text("tokenizer.json", "{"), "the tokenizer's files in"),
     ("classifier", shutil.rmtree, "no folder"),
     ("classifier", without("model.safetensors"), "model.safetensors"),
     ("classifier", text("config.json", "{"), "config.json"),
@@ -233,22 +235,8 @@ MODELS = [
 
 @pytest.mark.parametrize(("name", "damage", "message"), MODELS)
 def test_folders_that_are_not_models(headprune, folders, tmp_path, name, damage, message):
-    folder = tmp_path / name
+    folder, rows = tmp_path / name, tmp_path / "rows.tsv"
     shutil.copytree(folders / name, folder)
-    damage(folder)
-    one_line(*headprune("inspect", folder), message)
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (without("tokenizer*"), "no tokenizer beside"),
-        (text("tokenizer.json", "{"), "the tokenizer's files in"),
-    ],
-)
-def test_tokenizers_that_are_none(headprune, folders, tmp_path, damage, message):
-    folder, rows = tmp_path / "model", tmp_path / "rows.tsv"
-    shutil.copytree(folders / "classifier", folder)
     rows.write_text(LABELLED)
     damage(folder)
     one_line(*headprune("score", folder, rows), message)

@@ -9,7 +9,7 @@ import torch
 from ownmodels import bloom, classifier, kept_in, run, tokenizer, translator
 from transformers import PreTrainedTokenizerBase
 
-from headprune_lib import load_pruned, prune_mask, score_heads, tune_mask
+from headprune_lib import load_pruned, prune_mask, saving, score_heads, tune_mask
 from headprune_lib.ablation import masked_logits
 from headprune_lib.attention import eager_attention
 from headprune_lib.cli.data import make_batches, numbered_batches, read_rows
@@ -82,15 +82,18 @@ def test_bleu_is_sacrebleus_of_each_models_own_translations(tmp_path):
     assert found["after"]["bleu"] == pytest.approx(bleu(pruned, pieces, one_by_one, references, 12))
 
 
+@pytest.mark.parametrize(
+    ("place", "name"), [(PreTrainedTokenizerBase, "save_pretrained"), (saving, "save_file")]
+)
 def test_a_disk_that_is_full_leaves_no_folder_and_the_rerun_works(
-    tmp_path, folder, labelled, monkeypatch
+    place, name, tmp_path, folder, labelled, monkeypatch
 ):
     def full(*_given, **_named):
         raise OSError(28, "No space left on device")
 
     words = ("prune", folder, labelled, tmp_path / "out", "--amount", 0.5)
     with monkeypatch.context() as patch:
-        patch.setattr(PreTrainedTokenizerBase, "save_pretrained", full)
+        patch.setattr(place, name, full)
         result = run(*words)
     assert result.exit_code == 2 and "No space left" in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows.tsv"]

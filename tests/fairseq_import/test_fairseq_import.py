@@ -6,11 +6,8 @@ import os
 import pytest
 import torch
 from fairseqmodels import train_shape
-from typer.testing import CliRunner
 
-from headprune_lib import import_fairseq, load_pruned
-from headprune_lib.fairseq_import.load import Splitter
-from headprune_lib.replication.cli import app
+from headprune_lib import import_fairseq
 
 trains = pytest.mark.nightly  # fairseq trains what is converted
 
@@ -151,30 +148,3 @@ def test_what_has_no_counterpart_or_is_of_another_training_is_refused(
     words.write_text("a 1\nb\n")
     with pytest.raises(ValueError, match="line 2: 'b' is not a piece and its count"):
         import_fairseq(checkpoint, [words])
-
-
-@trains
-def test_the_iwslt_recipe_is_started_resumed_and_converted(prepared, tmp_path):
-    data, out = prepared(False), tmp_path / "out"
-    small = [*(f"--{side}-layers=1" for side in ("encoder", "decoder")), "--cpu"]
-    for epochs in (1, 2):
-        result = CliRunner().invoke(
-            app, ["fairseq-iwslt", str(data), str(out), *small, "--max-epoch", str(epochs)]
-        )
-        assert result.exit_code == 0, result.output
-    model = load_pruned(out / "epoch-2")
-    assert model.config.d_model == 512 and model.config.encoder_attention_heads == 8
-    assert type(model).__name__ == "PreNormTranslator"
-    assert not (out / "epoch-3").exists()
-    refused = CliRunner().invoke(app, ["fairseq-iwslt", str(tmp_path), str(out)])
-    assert refused.exit_code == 2 and "fairseq-preprocess" in refused.output
-
-
-@pytest.mark.nightly  # needs the extra fairseq, which `make test-all` installs
-def test_pieces_are_split_and_joined(tmp_path):
-    codes = tmp_path / "codes"
-    codes.write_text("#version: 0.2\na b\nab c</w>\n")
-    splitter = Splitter(codes)
-    assert splitter.split("abc abd") == ["abc", "ab@@", "d"]
-    assert splitter.join(["abc", "ab@@", "d"]) == "abc abd"
-    assert Splitter(None).split("a b") == ["a", "b"]

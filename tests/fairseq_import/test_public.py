@@ -31,7 +31,7 @@ def plain(server):
 
 def test_a_download_that_breaks_off_goes_on(server, plain, monkeypatch):
     monkeypatch.setattr(fetch, "CHUNK", 16)  # the archive is small; what is written is kept
-    server.faults[WMT] = ["cut", "cut"]
+    server.cuts[WMT] = 2
     for _ in range(2):
         with pytest.raises(MissingData, match="goes on where it broke off"):
             plain.folder()

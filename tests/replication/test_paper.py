@@ -139,15 +139,6 @@ def test_bert_comes_under_its_real_name_and_is_noted(ask):
     assert told.startswith("WrongChecksum") and f"expected {'0' * 64}" in told
 
 
-def test_wrong_bytes_are_named_and_set_aside_then_fetched_again(ask):
-    ask.server.faults["model.safetensors"] = ["wrong"]
-    told = ask(WEIGHTS)
-    assert told.startswith(f"WrongChecksum {FILE} has SHA-256")
-    aside = Path(told.strip().rpartition("set aside as ")[2])
-    assert aside.is_file() and aside.name.endswith(".damaged-1")
-    assert "BertForSequenceClassification" in ask(WEIGHTS)
-
-
 SIZES = [  # sizes alone
     "halves=[encoder]", "seeds=[1, 2]", "n_scoring=48", "n_selection=64", "random_orders=1",
     "batch_size=16", "finetuning={epochs: 1, max_length: 48}", "compared=[importance, entropy]",

@@ -40,7 +40,6 @@ def enfr(**post_norm):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"n_exampels": None}, "unknown parameter 'n_exampels': did you mean n_examples"),
         ({"steps": 0, "n_verses": -3}, "steps is 0; give at least 1; n_verses is -3; give"),
         ({"n_examples": 2.5}, "n_examples is 2.5; give a valid integer"),
         ({"finetuning": {"epohcs": 3}}, "unknown parameter of finetuning 'epohcs': did you mean"),

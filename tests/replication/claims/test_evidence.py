@@ -5,8 +5,11 @@ import dataclasses
 import pytest
 
 from headprune_lib.replication import measurements, store
-from headprune_lib.replication.claims import evidence, rules
+from headprune_lib.replication.claims import evidence
+from headprune_lib.replication.claims.kept import kept_by_others
+from headprune_lib.replication.claims.others import others_rows
 from headprune_lib.replication.claims.rules import CLAIMS
+from headprune_lib.replication.published import independent_curves
 
 
 def test_without_results_nothing_was_run(tmp_path):
@@ -14,28 +17,6 @@ def test_without_results_nothing_was_run(tmp_path):
     assert [v.claim for v in judged] == [c.id for c in CLAIMS] == [f"C{i}" for i in range(1, 9)]
     assert {v.word for v in judged} == {"not run"}
     assert judged[0].rows[0].name == "figure1b" and len(judged[2].others) == 8
-
-
-@pytest.mark.parametrize(
-    ("artifact", "claims", "half"),
-    [
-        ("figure1b", ["C1"], "encoder"),
-        ("table1", ["C1"], "translation"),
-        ("table6", ["C2"], "encoder"),
-        ("table5", ["C2"], "translation"),
-        ("figure3b", ["C3", "C8"], "encoder"),
-        ("figure3a", ["C3", "C8"], "translation"),
-        ("figure4", ["C4"], "translation"),
-        ("figure5", ["C5"], "translation"),
-        ("table4", ["C6"], "encoder"),
-        ("figure2b", ["C7"], "encoder"),
-        ("table3", [], ""),
-    ],
-)
-def test_results_decide_their_claims(smoke, artifact, claims, half):
-    rows = evidence.rows_of(measurements.get(artifact, smoke))
-    assert list(dict.fromkeys(row.claim for row in rows)) == claims or artifact == "table4"
-    assert all(row.half == half and row.word != "not run" for row in rows)
 
 
 def test_both_halves_count_and_a_result_of_another_task_needs_no_list(smoke, tmp_path):
@@ -68,17 +49,28 @@ def test_what_was_measured_before_the_bounds_is_exploratory(smoke):
         assert again.kind == "exploratory", "measured again, after it had been seen"
 
 
-def test_of_texts_with_one_home_the_most_reliable_counts(smoke):
-    result = measurements.get("figure2b", smoke)
-    (domain,) = result.values["correlations"]
-    found = result.values["correlations"][domain]
+# --- the paper's own models, as others measured them ---------------------------------------------
 
-    def reliable(there):
-        spearman = {"r": 0.5, "interval": [0.4, 0.6]}
-        known = {"spearman": spearman, "left_out": [0.4, 0.6], "reliability": [0.9, there]}
-        return {**found, "loss": {**found["loss"], **known}}
+SEEDS = {row.name: row for row in others_rows() if "five seeds" in row.setting}
+ROWS = {(row.claim, row.name): row for row in others_rows() if row not in SEEDS.values()}
 
-    correlations = {"near": reliable(0.8), "far": reliable(0.95)}
-    values = {**result.values, "correlations": correlations}
-    near, far = evidence.rows_of(dataclasses.replace(result, values=values))
-    assert near.why_not == rules.SAME_HOME and far.why_not != rules.SAME_HOME
+
+def test_they_never_count():
+    assert (len(ROWS), len(SEEDS)) == (8, 4)
+    assert not any(row.counts or row.one_way for row in others_rows())
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "kept"),
+    [("figure3b", 0.4, 98.6), ("figure6a", 0.6, 96.9), ("figure6b", 0.5, 101.2)],
+)
+def test_what_is_kept_is_a_plain_ratio(name, share, kept):
+    curve = independent_curves()[name]
+    removed, score = [0, *curve["heads_removed"]], [curve["base"], *curve["score"]]
+    below = max(i for i, n in enumerate(removed) if n <= share * 144)
+    part = (share * 144 - removed[below]) / (removed[below + 1] - removed[below])
+    cut = score[below] + part * (score[below + 1] - score[below])
+    plain = (cut - curve["chance"]) / (curve["base"] - curve["chance"])
+    assert kept_by_others(curve["task"]) == pytest.approx(plain)
+    assert f"{kept:.1f}%" in ROWS["C3", name].judged.measured
+    assert kept_by_others("mrpc") == kept_by_others("iwslt") == 1.0

@@ -1,7 +1,5 @@
 """Results become a claim's word by one rule, and results without power do not count."""
 
-import dataclasses
-
 import pytest
 
 from headprune_lib.replication.claims.verdict import LEAST_POWER, NOT_RUN, Judged, Row, combine
@@ -58,11 +56,3 @@ def test_a_result_that_could_only_differ_is_told_apart():
 def test_the_papers_criterion_is_counted_over_all_results_that_show_it():
     rows = [row("differs", 0.1), row("replicates", met=False), row("replicates", met=None)]
     assert combine(rows).met == (1, 2)
-
-
-@pytest.mark.parametrize(
-    ("seen", "kind"),
-    [(True, "exploratory"), (False, "confirmatory"), ("partly", "partly known"), (None, "")],
-)
-def test_what_was_seen_is_exploratory(seen, kind):
-    assert dataclasses.replace(row("differs"), seen=seen).kind == kind

@@ -97,23 +97,3 @@ def test_a_new_version_of_a_criterion_is_another_signature(monkeypatch):
         one = CRITERIA[name]
         monkeypatch.setitem(CRITERIA, name, type(one)(**{**vars(one), "version": 2}))
     assert {name for name in before if before[name] != digest(name)} == {"fisher"}
-
-
-@pytest.mark.parametrize(
-    ("artifact", "given", "part", "message"),
-    [
-        ("pruning_curve", {}, "fishr", "unknown order 'fishr': did you mean fisher"),
-        ("pruning_curve", {}, "random training 7", "training 7 is not one of the further ones"),
-        (
-            "pruning_curve",
-            {"seeds": [1], "further_seeds": [2]},
-            "oracle training 2",
-            "ask for 'oracle leak-free'",
-        ),
-        ("figure5", {}, "importance", "no training is called 'importance'"),
-        ("stability", {}, "importance rescored", "is scored again at each step"),
-    ],
-)
-def test_an_order_that_cannot_be_measured(artifact, given, part, message):
-    with pytest.raises(ValueError, match=message):
-        measurements.get(artifact, load_profile("smoke", **given), parts=[part])

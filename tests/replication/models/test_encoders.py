@@ -12,8 +12,6 @@ from safetensors import safe_open
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.measurements import MEASUREMENTS
-from headprune_lib.replication.measurements.obtaining import Request
 from headprune_lib.replication.models import encoders, pretrained
 from headprune_lib.replication.models.encoders import (
     finetune,
@@ -149,24 +147,6 @@ def test_only_what_was_trained_is_stored_rounded_and_found_again(profile):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [b"not safetensors at all", None])
-def test_damaged_or_other_weights_are_set_aside_and_trained_again(profile, damage):
-    finetuned(profile)
-    path, wanted = weights_path("tiny", recipe(profile, 1)), recipe(profile, 1)
-    good = path.read_bytes()
-    if damage is None:
-        wanted = {**wanted, "epochs": 7}
-    else:
-        path.write_bytes(damage)
-    with pytest.warns(UserWarning, match="cannot be used .*set aside as .*damaged-1"):
-        assert read_weights(path, wanted) is None
-    assert not path.exists() and path.with_name(f"{path.name}.damaged-1").exists()
-    if damage:
-        finetuned(profile)
-        assert path.read_bytes() == good  # training is deterministic
-
-
-@pytest.mark.slow
 def test_committed_weights_of_another_recipe_are_left_alone(profile, tmp_path):
     finetuned(profile)
     committed, wanted = (
@@ -254,15 +234,3 @@ def test_scores_are_those_of_a_plain_loop_over_examples_that_were_not_trained_on
         assert row["score"] == pytest.approx(matthews, abs=1e-5)
         assert row["accuracy"] == pytest.approx(right.mean(), abs=1e-5)
         assert row["log_loss"] == pytest.approx(nats.mean(), abs=1e-3)
-
-
-def test_a_recipe_depends_on_itself_and_not_on_the_one_that_was_chosen():
-    def digest(part="2 epochs 0.001 batch 32", **finetuning):
-        profile = load_profile("smoke")
-        finetuning = dataclasses.replace(profile.finetuning, **finetuning)
-        profile = dataclasses.replace(profile, finetuning=finetuning)
-        one = MEASUREMENTS["recipes"]
-        return Request(one, "encoder", profile, profile.task).signature(part)["digest"]
-
-    assert digest(epochs=7, learning_rate=1.0) == digest() != digest(max_length=16)
-    assert digest("2 epochs 0.001 batch 16") != digest()

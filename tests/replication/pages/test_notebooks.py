@@ -8,13 +8,11 @@ import nbformat
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
-from papermill import PapermillExecutionError
 
 from headprune_lib.replication import store
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.pages.display import NOT_BORNE_OUT
 from headprune_lib.replication.pages.notebooks import (
-    WrongParameter,
     find_notebook,
     notebook_parameters,
     notebooks_root,
@@ -32,9 +30,6 @@ RECORD = "application/papermill.record/"
 MACHINE = re.compile(
     r"(?<![\w.~/$])/(?:root|home|tmp|Users|private|var/folders)/|\.venv/| at 0x[0-9a-f]+"
 )
-
-
-each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 def some(chosen, mark):
@@ -118,25 +113,15 @@ def test_every_cell_gives_what_is_stored(path, shell):
             assert glued(made, kind) == glued(cell.outputs, kind)
 
 
-@each_notebook
-def test_reads_as_it_stands_and_has_the_parameters_of_a_page(path):
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_is_clean_and_was_run_from_top_to_bottom_with_conclusions_that_are_borne_out(path):
     """Jupyter shows a mark of MyST's glue as it is written: cells print their numbers."""
     notebook = read(path)
     text = "".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     assert "{glue:" not in text and not glued(outputs_of(notebook))
     wanted = {"profile", "fresh", *PARAMETERS}
     assert set(notebook_parameters(path)) <= wanted, "open_page would ignore it"
-
-
-@each_notebook
-def test_every_conclusion_is_borne_out(path):
-    """A conclusion that the committed results deny is one to write anew."""
-    assert NOT_BORNE_OUT not in "\n".join(words_of(outputs_of(read(path))))
-
-
-@each_notebook
-def test_is_clean_and_was_run_from_top_to_bottom(path):
-    notebook = read(path)
+    assert NOT_BORNE_OUT not in "\n".join(words_of(outputs_of(notebook))), "write it anew"
     counts = [cell.execution_count for cell in code_cells(path) if cell.source.strip()]
     assert counts == list(range(1, len(counts) + 1))
     assert "papermill" not in notebook.metadata
@@ -167,50 +152,7 @@ def test_runs_on_the_smoke_profile(path, smoke, tmp_path):
     assert path.read_bytes() == committed
 
 
-# The runner itself, on a notebook made here.
-
-
-def write(path: Path, *cells: nbformat.NotebookNode) -> Path:
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=list(cells), metadata=kernel), path)
-    return path
-
-
-@pytest.fixture
-def small(tmp_path) -> Path:
-    """Parameters, then a cell that shows a path and a progress bar, then one that may fail."""
-    cell = nbformat.v4.new_code_cell
-    shows = (
-        "import os, sys\nprint('50%', file=sys.stderr)\n"
-        "print(os.path.expanduser('~/x'), os.getcwd())\nn"
-    )
-    return write(
-        tmp_path / "small.ipynb",
-        cell("n = 2\nfresh = False", metadata={"tags": ["parameters"]}, id="one"),
-        cell(shows, id="two"),
-        cell("1 / n", id="three"),
-    )
-
-
-@pytest.mark.slow
-def test_running_in_place_twice_changes_nothing_and_a_failure_neither(small):
-    assert run_notebook(small) == small
-    once = small.read_text()
-    assert '"execution_count": 3' in once and "papermill" not in once
-    (shown, value) = read(small).cells[1].outputs
-    assert shown.text.startswith("~/x ") and not MACHINE.search(shown.text)
-    assert value.data["text/plain"] == "2"
-    run_notebook(small, {"fresh": True})
-    assert small.read_text() == once
-    with pytest.raises(PapermillExecutionError, match="ZeroDivisionError"):
-        run_notebook(small, {"n": 0})
-    assert small.read_text() == once
-    assert list(small.parent.iterdir()) == [small]
-
-
-def test_a_number_names_a_notebook_anywhere_and_a_bare_one_is_refused(tmp_path, monkeypatch):
+def test_a_number_names_a_notebook_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in (NOTEBOOKS[-1].stem, NOTEBOOKS[-1].stem[:2]):
         assert find_notebook(name) == NOTEBOOKS[-1].resolve()
-    with pytest.raises(WrongParameter, match="bare.ipynb has no cell tagged 'parameters'"):
-        run_notebook(write(tmp_path / "bare.ipynb", nbformat.v4.new_code_cell("1")))

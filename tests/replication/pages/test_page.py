@@ -65,12 +65,7 @@ def test_parameters_reach_the_profile():
     ("parameters", "message"),
     [
         ({"profile": "smok"}, "unknown profile 'smok': did you mean smoke"),
-        ({"model": "mpnnet"}, "unknown model 'mpnnet': did you mean mpnet"),
-        ({"task": "reviws"}, "unknown task 'reviws': did you mean reviews"),
-        ({"n_examples": "many"}, "n_examples is 'many'; give a valid integer"),
-        ({"n_verses": 0}, "n_verses is 0; give at least 1"),
         ({"fresh": "yes"}, "fresh is 'yes'; give True or False"),
-        ({"device": "cdua"}, "unknown device 'cdua': did you mean cuda"),
         ({"device": "cuda:99"}, "cuda:99"),
     ],
 )

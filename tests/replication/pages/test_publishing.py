@@ -5,7 +5,6 @@ import json
 import os
 import re
 import tomllib
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -71,31 +70,3 @@ def test_every_result_is_there_in_both_forms(tmp_path):
     ]
     published = tmp_path / "data" / "reference" / "independent_reproductions.json"
     assert json.loads(published.read_text("utf-8"))["grids"]
-
-
-@pytest.mark.parametrize(
-    ("values", "rows"),
-    [
-        (
-            {
-                "shares": [0.0, 0.5],
-                "curves": {"random": {"mean": [3, 2], "runs": [[4, 2], [2, 2]]}},
-            },
-            [
-                {"order": "random", "removed": 0.0, "mean": 3, "run 1": 4, "run 2": 2},
-                {"order": "random", "removed": 0.5, "mean": 2, "run 1": 2, "run 2": 2},
-            ],
-        ),
-        (
-            {
-                "trainings": [
-                    {"seed": n, "checkpoints": [{"bleu": [9, 5], "interval": [0.0, n]}]}
-                    for n in (1, 2)
-                ]
-            },
-            [{"training": n, "bleu": 9, "interval_low": 0.0, "interval_high": n} for n in (1, 2)],
-        ),
-    ],
-)
-def test_rows_of_a_table_are_steps_and_checkpoints_and_intervals_two_columns(values, rows):
-    assert frame(SimpleNamespace(values=values)).to_dict("records") == rows

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import threading
 import time
 
 import numpy as np
@@ -20,7 +19,6 @@ from headprune_lib.replication.store import (
     ResultDamaged,
     files,
     find,
-    fingerprint,
     load,
     make_signature,
     plain,
@@ -115,18 +113,6 @@ def test_a_signature_ignores_order_and_sees_every_part():
     for bad in (float("nan"), np.float32(1), {1, 2}):
         with pytest.raises(ValueError, match="finite numbers"):
             make_signature(1, {"x": bad}, {}, {}, {}, {})
-
-
-def test_a_changed_constant_changes_the_fingerprint():
-    @dataclasses.dataclass(frozen=True)
-    class Constants:
-        delta: float = 0.01
-        resamples: int = 1000
-
-    first = fingerprint("one_head", Constants())
-    assert first == fingerprint("one_head", Constants(0.01, 1000))
-    others = {fingerprint("one_head", Constants(*given)) for given in [(0.02,), (0.01, 2)]}
-    assert len({first, fingerprint("speed", Constants()), *others}) == 4
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -302,40 +288,4 @@ def test_a_failing_or_damaged_unit_is_measured_again_and_keeps_the_others(tmp_pa
     assert names(tmp_path) == ["a.npz", "a.npz.damaged-1"]
 
 
-def test_a_unit_is_given_though_another_run_removes_the_journal_meanwhile(tmp_path):
-    journal, other = Journal(tmp_path / "j"), Journal(tmp_path / "j")
-    journal.unit("a", lambda: {"x": np.ones(1)})
-
-    def gone(*_, **__):
-        other.finish()
-        raise FileNotFoundError("the folder of the file")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("builtins.open", gone)
-        assert journal.unit("b", lambda: {"x": np.zeros(1)})["x"] == 0
-    assert not (tmp_path / "j").exists()
-
-
 # --- several processes ----------------------------------------------------------------------------
-
-
-def test_a_result_that_is_being_written_is_not_taken_for_damaged(monkeypatch, folders):
-    save(example())
-    half, replace = threading.Event(), os.replace
-
-    def slowly(*arguments):
-        replace(*arguments)
-        if not half.is_set():  # the outcomes are new, the JSON file is not
-            half.set()
-            time.sleep(0.2)
-
-    changed = example({"right": np.zeros((2, 2), np.int8)})
-    monkeypatch.setattr(files.os, "replace", slowly)
-    writer = threading.Thread(target=save, args=(changed,))
-    writer.start()
-    assert half.wait(60)
-    with pytest.raises(ResultDamaged, match="read it again"):  # what it was is gone
-        _ = load(KEY).raw
-    writer.join()
-    assert load(KEY).raw["right"].sum() == 0
-    assert names(folders / "results") == ["reviews.m.json", "reviews.m.outcomes.npz"]
