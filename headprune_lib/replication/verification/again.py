@@ -265,18 +265,19 @@ def _compared(
     )
     if store.plain(measured.runs, "runs") != runs:
         yield Quantity(f"{name}: trainings", str(runs), str(measured.runs), "equal", agrees=False)
-    for what, difference in differences.items():
-        if not difference.agrees:
-            yield Quantity(f"{name}: {what}", "", difference.said, difference.bound, agrees=False)
-    agreeing = {what: one for what, one in differences.items() if one.agrees}
-    off = [f"{what} {one.said} ({one.bound})" for what, one in agreeing.items() if one.said]
-    same = len(agreeing) - len(off)
-    said = [*([f"{same} arrays the same"] if same else []), *off]
+    agreeing = [what for what, offs in differences.items() if all(one.agrees for one in offs)]
+    for what in [what for what in differences if what not in agreeing]:
+        told = "; ".join(str(one) for one in differences[what] if not one.agrees)
+        yield Quantity(f"{name}: {what}", "", f"differs by {told}", "", agrees=False)
+    off = {what: [str(one) for one in differences[what] if one.off] for what in agreeing}
+    same = sum(not told for told in off.values())
+    said = [f"{same} arrays the same"] if same else []
+    said += [f"{what} off by {', '.join(told)}" for what, told in off.items() if told]
     said += [f"as stored: {', '.join(sorted(context.taken))}"] if context.taken else []
     said += [f"of all texts, not compared: {', '.join(left_out)}"] if left_out else []
     n = len(rows(result.n_examples))
     title = f"{name}, {n} of {result.n_examples} texts"
-    yield Quantity(title, "", "; ".join(said), "each array its own", bool(agreeing))
+    yield Quantity(title, "", "; ".join(said), "each its own", bool(agreeing))
     if (means := means_follow(name, part.raw)) is not None:
         yield means
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,12 +47,20 @@ class Quantity:
     agrees: bool
 
 
-class Difference(NamedTuple):
-    """How two arrays differ, in words, and how far they may; the first is empty where they do not."""
+class Off(NamedTuple):
+    """In what two arrays differ, by how much, and by how much they may."""
 
-    said: str
-    bound: str
-    agrees: bool
+    what: str
+    off: float
+    most: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether they differ by no more."""
+        return bool(self.off <= self.most)
+
+    def __str__(self) -> str:
+        return f"{self.off:.3g} {self.what} (at most {self.most:.3g})"
 
 
 OVER_TEXTS = re.compile(r"log_loss$|truncated$")
@@ -61,7 +69,7 @@ OF_A_MACHINE = re.compile(r"(seconds|memory|file|bfloat16)$")
 """Outcomes that another machine, or another moment, has others of."""
 
 
-def compared(stored: Arrays, found: Arrays, passages: bool = False) -> dict[str, Difference]:
+def compared(stored: Arrays, found: Arrays, passages: bool = False) -> dict[str, list[Off]]:
     """How each stored array of a part differs from the one that was measured again.
 
     Args:
@@ -71,19 +79,19 @@ def compared(stored: Arrays, found: Arrays, passages: bool = False) -> dict[str,
     Returns:
         by name, the outcomes of a machine left out.
     """
-    both = (_absolute(stored), _absolute(found))
+    before, now = _absolute(stored), _absolute(found)
     differences = {}
     for name in stored:
         if OF_A_MACHINE.search(name):
             continue
         if name not in found or stored[name].shape != found[name].shape:
-            shapes = (raw[name].shape if name in raw else "none" for raw in (stored, found))
-            differences[name] = Difference("shape {} and now {}".format(*shapes), "equal", False)
+            shape = found[name].shape if name in found else "none"
+            differences[name] = [Off(f"other shape, {shape} for {stored[name].shape}", 1, 0)]
             continue
         compare = next(rule for named, rule in _RULES if named.search(name))
         slack = np.abs(stored[name]) / 16 if _is_coarse(stored[name]) else 0
         nats = PASSAGE if passages else NATS
-        differences[name] = compare(*(raw[name] for raw in both), _Bound(name, slack, nats))
+        differences[name] = [*compare(before[name], now[name], _Bound(name, slack, nats))]
     return differences
 
 
@@ -112,83 +120,77 @@ def _absolute(raw: Arrays) -> Arrays:
     return found
 
 
-def _equal(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Difference:
-    agrees = np.array_equal(stored, found)
-    return Difference("" if agrees else "differs", "equal", agrees)
+def _few(n: int) -> int:
+    """How many of so many translations may differ."""
+    return max(1, math.floor(TRANSLATIONS * n))
 
 
-def _answers(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Difference:
+def _equal(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
+    yield Off("numbers", int((stored != found).sum()), 0)
+
+
+def _answers(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
     """Right or wrong, (..., n)."""
-    allowed = ANSWERS * math.ceil(stored.shape[-1] / OF)
     other = int((stored != found).sum(-1).max())
-    said = f"{other} answers of a mask differ" if other else ""
-    return Difference(said, f"{allowed} answers", other <= allowed)
+    yield Off("answers of a mask", other, ANSWERS * math.ceil(stored.shape[-1] / OF))
 
 
-def _translations(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Difference:
+def _translations(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
     """Packed counts of n-grams, (..., n, 5): see :func:`~headprune_lib.replication.metrics.pack`."""
-    n = stored.shape[-2]
-    allowed, off = max(1, math.floor(TRANSLATIONS * n)), np.abs(stored.astype(int) - found)
-    other = int(off.any(-1).sum(-1).max())
-    share = max(NGRAMS, 1 / n)
+    n, off = stored.shape[-2], np.abs(stored.astype(int) - found)
+    yield Off("translations of a mask", int(off.any(-1).sum(-1).max()), _few(n))
     lost = off.sum((-2, -1)) / np.maximum(stored.astype(int).sum((-2, -1)), 1)
-    said = f"{other} translations of a mask differ, {lost.max():.2%} of n-grams" if other else ""
-    bound = f"{allowed} translations, {share:.2%} of n-grams"
-    return Difference(said, bound, other <= allowed and bool((lost <= share).all()))
+    yield Off("of a mask's n-grams", float(lost.max()), max(NGRAMS, 1 / n))
 
 
-def _texts(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Difference:
+def _texts(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
     """Translations as text."""
-    allowed, other = max(1, math.floor(TRANSLATIONS * len(stored))), int((stored != found).sum())
-    said = f"{other} translations differ" if other else ""
-    return Difference(said, f"{allowed} translations", other <= allowed)
+    yield Off("translations", int((stored != found).sum()), _few(len(stored)))
 
 
-def _losses(stored: np.ndarray, found: np.ndarray, bound: _Bound) -> Difference:
+def _losses(stored: np.ndarray, found: np.ndarray, bound: _Bound) -> Iterator[Off]:
     """Thousandths of a nat, (..., n)."""
-    off, few = np.abs(stored.astype(float) - found), "draft_loss" in bound.name
-    # of another draft, which a flipped rounding gives, the loss is another one
-    allowed = max(1, math.floor(TRANSLATIONS * stored.shape[-1])) if few else 0
-    other = int((off > MILLINAT * bound.nats + bound.slack).sum(-1).max())
-    said = f"off by {off.max() / MILLINAT:.3f} nats" if off.max() else ""
-    least = f"{bound.nats} nats, and rounding in the file" + (f"; but {allowed}" if few else "")
-    return Difference(said, least, other <= allowed)
+    off = (np.abs(stored.astype(float) - found) - bound.slack).clip(0) / MILLINAT
+    if (
+        "draft_loss" in bound.name
+    ):  # of another draft, which a flipped rounding gives, it is another
+        other = int((off > bound.nats).sum(-1).max())
+        yield Off(f"losses of a mask by over {bound.nats} nats", other, _few(off.shape[-1]))
+    else:
+        yield Off("nats", float(off.max()), bound.nats)
 
 
-def _numbers(most: float, unit: str) -> Callable[..., Difference]:
+def _numbers(most: float, unit: str) -> Callable[..., Iterator[Off]]:
     """A rule for numbers that differ by no more than ``most`` each."""
 
-    def compare(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Difference:
-        off = float(np.abs(stored - found).max())
-        return Difference(f"off by {off:.1e}{unit}" if off else "", f"{most}{unit}", off <= most)
+    def compare(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
+        yield Off(unit, float(np.abs(stored - found).max()), most)
 
     return compare
 
 
-def _scores(stored: np.ndarray, found: np.ndarray, bound: _Bound) -> Difference:
+def _scores(stored: np.ndarray, found: np.ndarray, bound: _Bound) -> Iterator[Off]:
     """Numbers that are off by a share of the largest one along the last axis."""
     if stored.dtype.kind != "f" or not stored.size:
-        return _equal(stored, found, bound)
+        yield from _equal(stored, found, bound)
+        return
     rough = stored.dtype == np.float16  # to five binary digits, which may be either neighbour's
     stored, found = stored.astype(float), found.astype(float)
     largest = np.abs(stored) if rough else np.nanmax(np.abs(stored), -1, keepdims=True, initial=0)
-    gone = np.isnan(stored)
-    same = (stored == found) | (gone & np.isnan(found))
+    same = (stored == found) | (np.isnan(stored) & np.isnan(found))
     off = np.where(same, 0, np.abs(stored - found) / np.maximum(largest, 1e-12))
-    most = 1 / 16 + RELATIVE if rough else RELATIVE
-    other = float((off > RELATIVE).mean())
-    agrees = bool((off <= most).all()) and (other <= TRANSLATIONS)
-    words = f"off by {np.max(off):.1e} of the largest" if np.max(off) else ""
-    return Difference(words, f"{most:.2g}", agrees)
+    off = np.where(np.isnan(off), np.inf, off)
+    yield Off("of the largest", float(off.max()), RELATIVE + rough / 16)
+    yield Off("of the numbers", float((off > RELATIVE).mean()), TRANSLATIONS)
 
 
-def _orders(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Difference:
+def _orders(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
     """The same heads in each run (..., heads, 2 or 3), two of them in another place at most."""
     rows = [values.reshape(-1, *values.shape[-2:]).tolist() for values in (stored, found)]
-    alike = all(sorted(one) == sorted(other) for one, other in zip(*rows, strict=True))
-    other = int((stored != found).any(-1).sum(-1).max()) if stored.size else 0
-    said = f"{other} heads of a run elsewhere" if other else ""
-    return Difference(said, f"{PLACES} heads elsewhere", alike and other <= PLACES)
+    others = [sorted(one) != sorted(other) for one, other in zip(*rows, strict=True)]
+    yield Off("runs of other heads", sum(others), 0)
+    elsewhere = (stored != found).any(-1).sum(-1)
+    yield Off("heads of a run elsewhere", int(elsewhere.max(initial=0)), PLACES)
 
 
 _RULES = tuple(
@@ -197,9 +199,9 @@ _RULES = tuple(
         ("counts", _translations),
         ("^beam ", _texts),
         ("correct", _answers),
-        ("log_loss$", _numbers(NATS, " nats")),
+        ("log_loss$", _numbers(NATS, "nats")),
         ("loss", _losses),
-        ("^gates ", _numbers(GATE, "")),
+        ("^gates ", _numbers(GATE, "of a gate")),
         ("^order$", _orders),
         ("", _scores),
     )
