@@ -250,11 +250,9 @@ def _compared(
     with on_some_texts(rows):
         context, measured = measured_again(result, name, own, profile, journal, stored)
     runs, found = [part.runs[i] for i in own], measured.raw | context.computed
-    if len(part.runs) > 1:  # of some results the first run's alone
-        found = {
-            what: values[: len(stored[what])] if values.ndim and what in stored else values
-            for what, values in found.items()
-        }
+    for what, values in stored.items():  # of some results the first run's alone
+        if len(own) > 1 and what in found and values.shape[:1] == (1,):
+            found[what] = found[what][:1]
     sliced = {what: _on_rows(values, found.get(what), rows) for what, values in stored.items()}
     of_all = all(sliced[what].shape == stored[what].shape for what in stored)
     left_out = [] if of_all else [what for what in stored if OVER_TEXTS.search(what)]

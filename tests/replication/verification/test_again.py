@@ -36,7 +36,7 @@ LEFT_OUT = ("seconds", "memory", "file", "bfloat16", "n_sentences", "_after", "l
 
 def wrong(name, array, drawn):
     """The array with the fewest wrong numbers that are more than a rounding."""
-    other = np.char.add(array, "x") if array.dtype.kind in "US" else array.copy()
+    other = array.copy()
     several = 3 if "correct" in name else 2 if name.startswith(("beam", "draft_")) else 1
     if "counts" in name:
         at = (*(drawn.integers(n) for n in array.shape[:-2]), [0, 1], 0)
@@ -44,11 +44,11 @@ def wrong(name, array, drawn):
         at = (*(drawn.integers(n) for n in array.shape[:-1]), [*range(several)])
     else:
         at = ()
-    if array.dtype.kind in "US":
-        kept = np.asarray(array, other.dtype)
-        kept[at] = other[at]
-        return kept
-    if array.dtype == bool:
+    if array.dtype.kind == "U":
+        longer = np.asarray(np.char.add(array, "x"))
+        other = array.astype(longer.dtype)
+        other[at] = longer[at]
+    elif array.dtype == bool:
         other[at] = ~array[at]
     elif "loss" in name and array.dtype.kind == "i":
         other[at] += (20 + abs(array[at].astype(int)) // 4).astype(array.dtype)
