@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -77,6 +79,32 @@ GROUP = 32  # sentences that share a batch, in translation and in teacher forcin
 _BATCHES_A_UNIT = 8
 UNCUT = "no head cut"
 """What the journal calls the mask that keeps every head, whatever is measured beside it."""
+
+
+Rows = Callable[[int], Sequence[int]]
+"""How many texts there are -> the positions of those that are taken."""
+AnyTexts = TypeVar("AnyTexts", Texts, list[list[int]])
+_some: ContextVar[Rows] = ContextVar("_some", default=range)
+
+
+@contextmanager
+def on_some_texts(rows: Rows) -> Iterator[None]:
+    """Inside, outcomes are measured on some texts of each set alone: see :func:`measured_on`."""
+    token = _some.set(rows)
+    try:
+        yield
+    finally:
+        _some.reset(token)
+
+
+def measured_on(texts: AnyTexts) -> AnyTexts:
+    """The texts that outcomes are kept of: all but inside :func:`on_some_texts`.
+
+    What heads are scored on, and what an order is chosen on where the outcomes of the choice are
+    not kept, is always taken whole.
+    """
+    rows = _some.get()(len(texts))
+    return texts.rows(rows) if isinstance(texts, Texts) else [texts[i] for i in rows]
 
 
 class Setup(ABC):
@@ -253,7 +281,12 @@ class EncoderSubject(Setup):
     @property
     def test(self) -> Texts:
         """What every reported number is measured on."""
-        return self._split("test").after(self.profile.n_used).first(self.profile.n_examples)
+        return self.tested()
+
+    def tested(self, most: int | None = None) -> Texts:
+        """The first ``most`` of the test sentences, all if None."""
+        every = self._split("test").after(self.profile.n_used).first(self.profile.n_examples)
+        return measured_on(every.first(most))
 
     @property
     def selection(self) -> Texts:
@@ -446,10 +479,14 @@ class TranslationSubject(Setup):
         """
         return self.split(split, task).first(self.profile.n_verses)
 
+    def tested(self, most: int | None = None) -> Texts:
+        """The first ``most`` of the test verses that orders are measured on, all if None."""
+        return measured_on(self.pairs("test").first(most))
+
     @property
     def headline(self) -> Texts:
         """The test verses of the few rows that the paper's claims rest on."""
-        return self.split("test").first(self.profile.n_headline)
+        return measured_on(self.split("test").first(self.profile.n_headline))
 
     def split(self, name: str, task: str | None = None) -> Texts:
         """All verses of a split, of another task where one is named."""
@@ -457,13 +494,14 @@ class TranslationSubject(Setup):
 
     def far(self, task: str) -> Texts:
         """The pairs of another domain."""
-        return self.pairs(TRANSLATION_TASKS[task].far, task)
+        return measured_on(self.pairs(TRANSLATION_TASKS[task].far, task))
 
     @property
     def chosen(self) -> tuple[Texts, Texts]:
         """What the best heads are chosen on, and what is reported of them."""
         choice, reported = TRANSLATION_TASKS[self.task].chosen
-        return self.pairs(choice), self.split(reported).first(self.profile.n_headline)
+        shown = self.split(reported).first(self.profile.n_headline)
+        return measured_on(self.pairs(choice)), measured_on(shown)
 
     def outcomes(
         self, masks: Mapping[str, HeadTensors], texts: Texts, journal: Journal, title: str
@@ -595,13 +633,17 @@ class LanguageSubject(Setup):
     @cached_property
     def test(self) -> list[list[int]]:
         """Token numbers of the passages that every reported number is measured on."""
-        passages = self._passages("test")
-        return passages[: _enough(passages, self.profile.language.test_tokens)]
+        return self._first_passages(self.profile.language.test_tokens)
 
     @property
     def swept(self) -> list[list[int]]:
         """Those of the test passages that every single head is cut on: the first ones."""
-        return self.test[: _enough(self.test, self.profile.language.head_tokens)]
+        return self._first_passages(self.profile.language.head_tokens)
+
+    def _first_passages(self, tokens: int) -> list[list[int]]:
+        passages = self._passages("test")
+        passages = passages[: _enough(passages, self.profile.language.test_tokens)]
+        return measured_on(passages[: _enough(passages, tokens)])
 
     @property
     def scoring(self) -> list[list[int]]:

@@ -211,7 +211,7 @@ def verify(
     profile: ProfileName = "default",
     task: Task = None,
     model: ModelName = None,
-    drawn_seed: Annotated[int, typer.Option(help="What masks and texts are drawn with.")] = 0,
+    drawn_seed: Annotated[int, typer.Option(help="What texts are drawn with.")] = 0,
     data: Data = None,
     device: DeviceName = None,
 ) -> None:

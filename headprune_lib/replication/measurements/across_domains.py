@@ -27,7 +27,7 @@ from headprune_lib.replication.measurements.single_heads import one_head
 from headprune_lib.replication.measurements.trainings import of_training, seed_of, with_further
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject, measured_on
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import rows_of
 from headprune_lib.replication.store.verses import all_counts, first_verses
@@ -76,6 +76,7 @@ def _of_classifier(context: Context, part: str) -> Measured:
     raw = {f"{profile.task}/{name}": array for name, array in _home(context, part).items()}
     for domain in profile.domains:
         examples = TASKS[domain].split("test", profile.data).first(profile.n_domain)
+        examples = measured_on(examples)
         found = subject.sweep("one head", examples, context.journal, domain)
         raw |= {f"{domain}/{name}": array for name, array in found.items()}
     return subject.measured({**raw, "domains": np.array([profile.task, *profile.domains])})

@@ -142,7 +142,7 @@ def measured_at(subject: TranslationSubject, wanted: Checkpoints, journal: Journ
         for step in range(1, steps + 1)
     }
     further = further_masks(subject, plain, wanted, schedule[_step_at(steps)])
-    every, pairs = masks | further, subject.pairs("test").first(wanted.n_verses)
+    every, pairs = masks | further, subject.tested(wanted.n_verses)
     raw = coarse_losses(subject.sweep(pairs, [*every.values()], journal, "pruned"))
     raw |= rounded_losses(subject, pairs, every, journal)
     each = subject.verse_importance(journal)

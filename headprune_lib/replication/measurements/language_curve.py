@@ -7,7 +7,7 @@ of each group: two orders do so, the others cut single heads by masks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -265,24 +265,27 @@ def language_recovery(context: Context, part: str) -> Measured:
     cut = first_heads(steps_of(subject, context.journal, PER_GROUP), share_in(part))
     mask, gone = head_mask(subject.model, cut), len(cut)
 
-    def measure() -> Arrays:
+    def before() -> Arrays:
         model = pruned(subject, mask)
         sizes = [sum(p.numel() for p in sized.parameters()) for sized in (subject.model, model)]
-        before = subject.losses(model)
-        name = f"{context.profile.language_model}-{context.task}-{gone}-gone"
-        said = [_tuning(context.profile), mask_key(mask)]
-        after = subject.losses(tuned(subject, model, checkpoint_folder(name, said)))
-        return {"pruned": before, "tuned": after, "parameters": np.array(sizes)}
+        loss = whole_thousandths(subject.losses(model))
+        return {"loss_pruned": loss, "parameters": np.array(sizes)}
 
-    (unit,) = run_units(
-        {f"{subject.key} {gone} gone": measure}, context.journal, part, here=True
-    ).values()
+    def after() -> Arrays:
+        name = f"{context.profile.language_model}-{context.task}-{gone}-gone"
+        folder = checkpoint_folder(name, [_tuning(context.profile), mask_key(mask)])
+        losses = subject.losses(tuned(subject, pruned(subject, mask), folder))
+        return {"loss_tuned": whole_thousandths(losses)}
+
+    def unit(name: str, measure: Callable[[], Arrays]) -> Arrays:
+        key = f"{subject.key} {gone} gone {name}"
+        return run_units({key: measure}, context.journal, part, here=True)[key]
+
     return subject.measured(
         {
             "removed": np.array(gone),
-            "parameters": unit["parameters"],
-            "loss_pruned": whole_thousandths(unit["pruned"]),
-            "loss_tuned": whole_thousandths(unit["tuned"]),
+            **unit("before", before),
+            **context.settled(["loss_tuned"], lambda: unit("after", after), costly=True),
             "tokens": subject.tokens.astype(np.int16),
         }
     )

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headprune_lib.replication.profiles import Finetuning, Profile
-from headprune_lib.replication.store import OUTCOMES, Journal, Measured, Result
+from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Result
 
 Half = Literal["encoder", "translation", "language"]
 """A half of the paper, or language models, of which the paper has none."""
@@ -48,6 +48,21 @@ class Context:
     task: str
     journal: Journal
     get: Callable[..., Result]
+
+    def settled(
+        self, names: Sequence[str], compute: Callable[[], Arrays], *, costly: bool = False
+    ) -> Arrays:
+        """Outcomes that measuring goes on from, such as an order of heads: what is computed.
+
+        A verification goes on from those that are stored, once they were compared with what is
+        computed; so a number that is found again to a rounding does not change all that follow.
+
+        Args:
+            names: of the outcomes; ``*`` stands for any letters.
+            compute: gives them by name.
+            costly: whether a verification takes what is stored without computing it.
+        """
+        return compute()
 
 
 @dataclass(frozen=True)

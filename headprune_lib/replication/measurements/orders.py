@@ -7,8 +7,6 @@ own name, with the words of :data:`headprune_lib.replication.order_names.WAYS`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from headprune_lib.ablation import one_head_masks
@@ -18,9 +16,10 @@ from headprune_lib.replication.measurements.measurement import Context, Half
 from headprune_lib.replication.measurements.removal import Run, Subject
 from headprune_lib.replication.order_names import IMPORTANCE, RANDOM, NamedOrder, read_name
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import EncoderSubject
+from headprune_lib.replication.setups import EncoderSubject, measured_on
 from headprune_lib.replication.store import Arrays
-from headprune_lib.replication.store.verses import first_verses
+from headprune_lib.replication.store.heads import heads_array, heads_in
+from headprune_lib.replication.store.verses import first_verses, named, unnamed
 from headprune_lib.scoring import normalize_l2
 from headprune_lib.selection import Head, prune_schedule, rank_heads
 
@@ -69,7 +68,11 @@ def own_of_order(half: Half, name: str) -> dict[str, int]:
     return {} if read is None else {"criterion": read.criterion.version}
 
 
-def orders_of(context: Context, name: str, main: Subject, kind: str | None = None) -> Iterator[Run]:
+COSTLY = {"gates", "greedy", "importance-integrated", "second-order", "shapley"}
+"""Criteria whose scores take many passes: a verification takes them as they are stored."""
+
+
+def orders_of(context: Context, name: str, main: Subject, kind: str | None = None) -> list[Run]:
     """Every run of an order.
 
     Args:
@@ -80,24 +83,40 @@ def orders_of(context: Context, name: str, main: Subject, kind: str | None = Non
     Raises:
         ValueError: neither an order nor a criterion.
     """
+    profile, read = context.profile, read_order(context.half, name)
 
-    def important(subject: Subject) -> list[Head]:
-        order = rank_heads(subject.importance(context.journal))
+    def ranked(subject: Subject) -> list[Head]:
+        if name in (IMPORTANCE, RANDOM):
+            order = rank_heads(subject.importance(context.journal))
+        elif read is None:
+            order = _single(context, name, subject)
+        else:
+            order = by_criterion(context, read, subject)
         return [head for head in order if kind in (None, head[0])]
 
-    profile, read = context.profile, read_order(context.half, name)
+    def orders() -> Arrays:
+        if name == RANDOM:
+            heads = ranked(main)
+            found = [random_order(heads, int(draw)) for draw, _ in runs]
+        else:
+            found = [ranked(subject) for _, subject in runs]
+        return {"order": np.stack([heads_array(heads) for heads in found])}
+
+    runs = [(str(main.seed), main)]
     if name == RANDOM:
-        heads = important(main)
-        for draw in range(n_random(context.half, profile)):
-            yield str(draw), main, random_order(heads, draw)
-    elif name == IMPORTANCE:
-        yield str(main.seed), main, important(main)
-        for seed in profile.seeds[1:] if context.half == "encoder" else ():
-            subject = EncoderSubject.of(profile, seed)
-            yield str(seed), subject, important(subject)
-    else:
-        order = _single(context, name, main) if read is None else by_criterion(context, read, main)
-        yield str(main.seed), main, [head for head in order if kind in (None, head[0])]
+        runs = [(str(draw), main) for draw in range(n_random(context.half, profile))]
+    elif name == IMPORTANCE and context.half == "encoder":
+        runs += [(str(seed), EncoderSubject.of(profile, seed)) for seed in profile.seeds[1:]]
+    # the translators' choice on other text is not stored
+    costly = name == ONE_BY_ONE and context.half == "translation"
+    costly |= name == "importance rescored" or (read is not None and is_costly(read))
+    order = context.settled(["order"], orders, costly=costly)["order"]
+    return [(*run, heads_in(heads)) for run, heads in zip(runs, order, strict=True)]
+
+
+def is_costly(order: NamedOrder) -> bool:
+    """Whether a verification takes an order as it is stored."""
+    return order.rescored or order.criterion.name in COSTLY
 
 
 def _single(context: Context, name: str, main: Subject) -> list[Head]:
@@ -111,19 +130,20 @@ def _single(context: Context, name: str, main: Subject) -> list[Head]:
     return rank_heads(_one_by_one(context, main, leak_free=name == ONE_BY_ONE))
 
 
-def by_criterion(context: Context, named: NamedOrder, main: Subject) -> list[Head]:
+def by_criterion(context: Context, order: NamedOrder, main: Subject) -> list[Head]:
     """The heads in order of a criterion, the lowest score first unless its name turns it round."""
-    if named.rescored:
-        return _rescored(context, main, named)
-    return named.ranked(main.scores(context.journal, named))
+    if order.rescored:
+        return _rescored(context, main, order)
+    return order.ranked(main.scores(context.journal, order))
 
 
 def _one_by_one(context: Context, main: Subject, leak_free: bool) -> HeadTensors:
     """What each head's absence costs, on the test set (the paper's way) or on other data."""
     profile, journal = context.profile, context.journal
     if context.half == "encoder":
-        swept = training_sweep(context, main) if leak_free else context.get("one_head").raw
-        return one_by_one_scores(swept)
+        if not leak_free:
+            return one_by_one_scores(context.get("one_head").raw)
+        return one_by_one_scores(unnamed("train_", training_sweep(context, main)))
     if not leak_free:
         return one_by_one_scores(first_verses(context.get("one_head").raw, profile.n_verses))
     masks = one_head_masks(main.model)
@@ -133,9 +153,15 @@ def _one_by_one(context: Context, main: Subject, leak_free: bool) -> HeadTensors
 
 
 def training_sweep(context: Context, main: EncoderSubject) -> Arrays:
-    """Each head cut in turn, on the training sentences of choices that must not see the test set."""
-    task = context.profile.task
-    return main.sweep("one head", main.selection, context.journal, f"{task} (train)")
+    """Each head cut in turn, on the training sentences of choices that must not see the test set.
+
+    What :meth:`EncoderSubject.sweep` gives, under names that begin with ``train_``.
+    """
+    texts, name = measured_on(main.selection), f"{context.profile.task} (train)"
+    return context.settled(
+        ["train_*"],
+        lambda: named("train_", main.sweep("one head", texts, context.journal, name)),
+    )
 
 
 def random_order(heads: list[Head], draw: int) -> list[Head]:
@@ -143,14 +169,14 @@ def random_order(heads: list[Head], draw: int) -> list[Head]:
     return [heads[i] for i in np.random.default_rng(draw).permutation(len(heads))]
 
 
-def _rescored(context: Context, main: Subject, named: NamedOrder) -> list[Head]:
+def _rescored(context: Context, main: Subject, rescored: NamedOrder) -> list[Head]:
     """Heads in the order of scores that are measured again after each step, without what is gone."""
     mask, order = ones_mask(main.model), []
     schedule = prune_schedule(
         sum(values.numel() for values in mask.values()), context.profile.steps
     )
     for done in range(context.profile.steps):
-        ranked = named.ranked(main.scores(context.journal, named, mask))
+        ranked = rescored.ranked(main.scores(context.journal, rescored, mask))
         left = [head for head in ranked if head not in order]
         order += left[: schedule[done + 1] - schedule[done]]
         for kind, layer, head in order:

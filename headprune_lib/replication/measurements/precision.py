@@ -51,7 +51,7 @@ def precision(context: Context) -> Measured:
     order = rank_heads(normalize_l2(scores["float32"]))
     names = [f"{share:.0%} masked" for share in SHARES]
     masks = dict(zip(names, masks_along(subject, order, SHARES), strict=True))
-    prepared = subject.batches(subject.test.first(EXAMPLES))
+    prepared = subject.batches(subject.tested(EXAMPLES))
     units = run_units(
         {
             f"{subject.key} {precision} {name}": lambda mask=mask, half=half: _outcomes(
@@ -76,7 +76,7 @@ def precision(context: Context) -> Measured:
     for precision, outcomes in found.items():
         raw[f"correct {precision}"] = outcomes["correct"]
         raw[f"loss {precision}"] = millinats(outcomes["loss"])
-    return subject.measured(raw, n_examples=len(subject.test.first(EXAMPLES)))
+    return subject.measured(raw, n_examples=len(subject.tested(EXAMPLES)))
 
 
 def importance(subject: EncoderSubject, journal: Journal, precision: str) -> HeadTensors:

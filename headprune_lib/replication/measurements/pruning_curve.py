@@ -61,7 +61,7 @@ def _measure_translator(
     """On the first test verses, or on those of the ``headline``."""
     main = TranslationSubject.of_listed(context.profile, context.task, named.training)
     runs = orders_of(context, named.order, main, named.kind)
-    measured = along(context, runs, part, main.headline if headline else main.pairs("test"))
+    measured = along(context, runs, part, main.headline if headline else main.tested())
     if named.order == IMPORTANCE:
         plain = main.importance(context.journal, normalize=None)
         kinds = plain if named.kind is None else [named.kind]
@@ -183,8 +183,7 @@ def pruning_curve(context: Context, part: str) -> Measured:
     if named.order == IMPORTANCE:
         measured.raw["scores"] = main.importance(context.journal, normalize=None)["self"].numpy()
     if named.order == ONE_BY_ONE:  # what it was chosen by
-        chosen_by = training_sweep(context, main)
-        measured.raw.update({f"train_{name}": values for name, values in chosen_by.items()})
+        measured.raw.update(training_sweep(context, main))
     return measured
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,21 +90,28 @@ def _orders(context: Context, order: str) -> list[list[Head]]:
     return [heads_in(order) for order in followed[: context.profile.recovery.random_orders]]
 
 
-def _trained_without(trained: _Encoder | _Translator, mask: HeadTensors, way: Way) -> Arrays:
-    """Answers without the heads that a mask cuts, before and after training again."""
+def _without(trained: _Encoder | _Translator, mask: HeadTensors) -> Arrays:
+    """Answers without the heads that a mask cuts, before training again."""
     whole = trained.subject.model
     model = prune_heads(copy.deepcopy(whole), mask)
     sizes = [sum(p.numel() for p in sized.parameters()) for sized in (whole, model)]
-    before = trained.answers(model)
+    return {**_stored("before", trained.answers(model)), "parameters": np.array(sizes)}
+
+
+def _trained_without(trained: _Encoder | _Translator, mask: HeadTensors, way: Way) -> Arrays:
+    """The same after training again."""
+    model = prune_heads(copy.deepcopy(trained.subject.model), mask)
     started = time.perf_counter()
     model = trained.again(model, way, mask_key(mask))
     seconds = time.perf_counter() - started
-    after = trained.answers(model)
+    return {**_stored("after", trained.answers(model)), "seconds": np.array(seconds)}
+
+
+def _stored(when: str, answers: Arrays) -> Arrays:
+    """Answers under their names in a result; losses in thousandths of a nat."""
     return {
-        **{f"{name}_before": values for name, values in before.items()},
-        **{f"{name}_after": values for name, values in after.items()},
-        "parameters": np.array(sizes),
-        "seconds": np.array(seconds),
+        f"{name}_{when}": millinats(values) if name == "loss" else values
+        for name, values in answers.items()
     }
 
 
@@ -271,18 +280,24 @@ def recovery(context: Context, part: str) -> Measured:
         trained = _Translator(TranslationSubject.of(context.profile, context.task, kernel="eager"))
     else:
         trained = _Encoder(EncoderSubject.of(context.profile, kernel="eager"))
-    subject, units, keys = trained.subject, {}, []
+    subject = trained.subject
     cuts = [heads[: n_cut(len(heads), share)] for heads in _orders(context, order)]
-    for cut in cuts:
-        mask = order_mask(subject.model, cut, len(cut))
-        keys.append(f"{subject.key} {mask_key(mask)} {way}")
+    masks = [order_mask(subject.model, cut, len(cut)) for cut in cuts]
+
+    def of_every_run(name: str, measure: Callable[[HeadTensors], Arrays]) -> Arrays:
+        keys = [f"{subject.key} {mask_key(mask)} {name}" for mask in masks]
         # two draws may cut the same heads, and are trained once
-        units[keys[-1]] = lambda mask=mask: _trained_without(trained, mask, way)
-    done = run_units(units, context.journal, part, here=True)
-    runs = [done[key] for key in keys]
-    raw = {name: np.stack([run[name] for run in runs]) for name in runs[0]}
-    raw |= {f"{name}_uncut": values for name, values in trained.answers(subject.model).items()}
-    raw |= {name: millinats(values) for name, values in raw.items() if name.startswith("loss_")}
+        units = {key: partial(measure, mask) for key, mask in zip(keys, masks, strict=True)}
+        done = run_units(units, context.journal, part, here=True)
+        return {what: np.stack([done[key][what] for key in keys]) for what in done[keys[0]]}
+
+    raw = of_every_run("before", lambda mask: _without(trained, mask))
+    raw |= context.settled(
+        ["*_after", "seconds"],
+        lambda: of_every_run(way, lambda mask: _trained_without(trained, mask, way)),
+        costly=True,
+    )
+    raw |= _stored("uncut", trained.answers(subject.model))
     columns = heads_array([(kind, 0, 0) for kind in ones_mask(subject.model)]).shape[1]
     raw["heads"] = np.stack([heads_array(cut).reshape(len(cut), columns) for cut in cuts])
     return trained.measured(raw)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ def masks_along(
 
 
 def along(
-    context: Context, runs: Iterable[Run], title: str, pairs: Texts | None = None
+    context: Context, runs: Sequence[Run], title: str, pairs: Texts | None = None
 ) -> Measured:
     """Every run of an order: which heads it removes, and what becomes of the score.
 
@@ -53,7 +53,7 @@ def along(
         pairs: of the translation half, the verses to translate: by the unmasked model once, then
             after each step of each run.
     """
-    runs, profile, journal = list(runs), context.profile, context.journal
+    profile, journal = context.profile, context.journal
     main, steps = runs[0][1], profile.steps
     masks = [
         order_masks(subject.model, order, prune_schedule(len(order), steps))

@@ -38,10 +38,21 @@ from headprune_lib.replication.measurements.trainings import of_training, seed_o
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.models.encoders import compact
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import UNCUT, EncoderSubject, TranslationSubject
+from headprune_lib.replication.setups import (
+    UNCUT,
+    EncoderSubject,
+    TranslationSubject,
+    measured_on,
+)
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array, heads_in, rows_of
-from headprune_lib.replication.store.verses import BESIDE, all_counts, mean_losses
+from headprune_lib.replication.store.verses import (
+    BESIDE,
+    all_counts,
+    mean_losses,
+    named,
+    unnamed,
+)
 from headprune_lib.selection import Head
 
 _OF_CUTS = (
@@ -142,7 +153,7 @@ def all_but_one(context: Context) -> Measured:
         return _encoder_sweep(EncoderSubject.of(context.profile), context, "all but one")
     subject = TranslationSubject.of(context.profile, context.task)
     masks = all_but_one_masks(subject.model)
-    return _translator_sweep(context, subject, subject.pairs("test"), masks, "all but one")
+    return _translator_sweep(context, subject, subject.tested(), masks, "all but one")
 
 
 @all_but_one.summary
@@ -213,22 +224,39 @@ def best_heads(context: Context, part: str) -> Measured:
     profile, journal, seed = context.profile, context.journal, seed_of(part)
     if context.half == "encoder":
         subject = EncoderSubject.of(profile, seed)
-        train = subject.sweep("all but one", subject.selection, journal, f"{profile.task} (train)")
-        heads = train["heads"][best_of_layers(train)]
+        train = context.settled(
+            ["train_*"],
+            lambda: named(
+                "train_",
+                subject.sweep(
+                    *("all but one", measured_on(subject.selection), journal),
+                    f"{profile.task} (train)",
+                ),
+            ),
+        )
+        tried = unnamed("train_", train)
+        heads = tried["heads"][best_of_layers(tried)]
         if seed is None and _chosen_on_test_too(profile):
             test = context.get("all_but_one").raw
             test = _rows(test, rows_of(heads, test["heads"]))
         else:
             test = _alone(subject, heads, journal)
-        return subject.measured({**test, **{f"train_{name}": train[name] for name in train}})
+        return subject.measured({**test, **train})
     subject = TranslationSubject.of_listed(profile, context.task, seed)
     masks, (choice, reported) = all_but_one_masks(subject.model), subject.chosen
-    valid = mean_losses(subject.sweep_heads(choice, masks, journal, "all but one (valid)"))
-    best = [heads_in(valid["heads"])[row] for row in best_of_layers(valid)]
+    valid = context.settled(
+        ["valid_*"],
+        lambda: named(
+            "valid_",
+            mean_losses(subject.sweep_heads(choice, masks, journal, "all but one (valid)")),
+        ),
+    )
+    tried = unnamed("valid_", valid)
+    best = [heads_in(tried["heads"])[row] for row in best_of_layers(tried)]
     raw = subject.sweep_heads(
         reported, {head: masks[head] for head in best}, journal, "the best of each layer"
     )
-    raw |= {f"valid_{name}": values for name, values in valid.items()}
+    raw |= valid
     dataset = f"{subject.task}/{TRANSLATION_TASKS[subject.task].chosen[1]}"
     return subject.measured(raw, len(reported), dataset=dataset)
 

@@ -53,14 +53,16 @@ def speed(context: Context) -> Measured:
     for name, pair in timed_pairs(subject, rank_heads(subject.importance(journal))).items():
         own = name == "finetuned"
         batches = _texts(subject) if own else _random_ids(profile, pair["unpruned"])
-        raw |= _timed(pair, batches, profile, journal, name)
-        (sizes,) = run_units(
-            {f"{name} sizes": lambda pair=pair, batches=batches: _sizes(pair, batches)},
-            journal,
-            f"size and memory, {name}",
-            here=True,
-        ).values()
-        raw |= {f"{name}/{key}": value for key, value in sizes.items()}
+        raw |= context.settled(
+            [f"{name}/{what}" for what in ("seconds", "n_sentences", "file", "memory")],
+            partial(_of_a_machine, pair, batches, profile, journal, name),
+            costly=True,
+        )
+        for what, count in (
+            ("parameters", number_of_parameters),
+            ("attention", attention_parameters),
+        ):
+            raw[f"{name}/{what}"] = np.array([count(model) for model in pair.values()])
     raw |= {"batch_sizes": np.array(profile.speed.batch_sizes)}
     return subject.measured(
         raw, n_examples=profile.speed.n_sentences, metric="throughput", unit="examples/s"
@@ -178,20 +180,34 @@ def _timed(
     }
 
 
+def _of_a_machine(
+    pair: dict[str, nn.Module], batches: Padded, profile: Profile, journal: Journal, name: str
+) -> Arrays:
+    """What :func:`_timed` gives, and the sizes of files and memory."""
+    found = _timed(pair, batches, profile, journal, name)
+    key = f"{name} sizes"
+    title = f"size and memory, {name}"
+    sizes = run_units({key: lambda: _sizes(pair, batches)}, journal, title, here=True)[key]
+    return found | {f"{name}/{what}": value for what, value in sizes.items()}
+
+
 def _sizes(pair: dict[str, nn.Module], batches: Padded) -> Arrays:
-    """Parameters, those in attention, bytes of the saved file and peak memory of a process."""
-    found: dict[str, list[int]] = {"parameters": [], "attention": [], "file": [], "memory": []}
+    """Bytes of the saved file and peak memory of a process."""
+    found: dict[str, list[int]] = {"file": [], "memory": []}
     size = max(s for s in batches if s <= 16)
     length = max(batch["input_ids"].shape[1] for batch in batches[size])
     for variant in _VARIANTS:
         model = pair[variant]
-        found["parameters"].append(sum(p.numel() for p in model.parameters()))
-        found["attention"].append(attention_parameters(model))
         with tempfile.TemporaryDirectory() as folder:
             save_pruned(model, Path(folder) / variant)
             found["file"].append((Path(folder) / variant / "model.safetensors").stat().st_size)
             found["memory"].append(_peak_memory(Path(folder) / variant, size, length))
     return {name: np.array(values) for name, values in found.items()}
+
+
+def number_of_parameters(model: nn.Module) -> int:
+    """How many parameters a model has."""
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def attention_parameters(model: nn.Module) -> int:

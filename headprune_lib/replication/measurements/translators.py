@@ -29,7 +29,7 @@ from headprune_lib.replication.measurements.records import Resamples, correlatio
 from headprune_lib.replication.measurements.single_heads import best_heads, one_head
 from headprune_lib.replication.metrics import corpus_bleu, pack, sentence_counts, signature
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import TranslationSubject
+from headprune_lib.replication.setups import TranslationSubject, measured_on
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array, heads_in
 from headprune_lib.replication.store.verses import first_verses
@@ -180,7 +180,7 @@ def search(context: Context) -> Measured:
         **{f"without {head}": one[head] for head in cut},
         **{f"only {head}": but_one[head] for head in alone},
     }
-    pairs = subject.split("test").first(_VERSES)
+    pairs = measured_on(subject.split("test").first(_VERSES))
 
     def counted(mask: HeadTensors, beams: int) -> Arrays:
         with masked_heads(subject.model, mask):

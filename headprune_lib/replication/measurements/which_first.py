@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from headprune_lib.criteria.attention import combined
+from headprune_lib.discovery import KINDS
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import ORDERS_UP_TO
@@ -31,11 +32,17 @@ from headprune_lib.replication.measurements.measurement import (
     Runs,
     measurement,
 )
-from headprune_lib.replication.measurements.orders import by_criterion, n_random, random_order
+from headprune_lib.replication.measurements.orders import (
+    by_criterion,
+    is_costly,
+    n_random,
+    random_order,
+)
 from headprune_lib.replication.measurements.removal import (
     TUNING,
     Subject,
     Texts,
+    factors_along,
     losses_under,
     masks_along,
     measured_answers,
@@ -53,7 +60,7 @@ from headprune_lib.replication.order_names import (
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
-from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.replication.store.heads import heads_array, heads_in
 from headprune_lib.selection import Head, rank_heads
 
 N_EXAMPLES, N_VERSES = 1_000, 256
@@ -71,19 +78,24 @@ CONTROL_DRAWS = 20
 
 def tested(subject: Subject) -> Texts:
     """The test text that orders are compared on."""
-    if isinstance(subject, TranslationSubject):
-        return subject.pairs("test").first(N_VERSES)
-    return subject.test.first(N_EXAMPLES)
+    return subject.tested(N_VERSES if isinstance(subject, TranslationSubject) else N_EXAMPLES)
 
 
 # --- the orders -----------------------------------------------------------------------------------
 
+_DRAWN = (RANDOM, COMBINED, CONTROL)
+"""Orders that are no criterion's alone."""
 Followed = tuple[list[Head], str]
 """An order, and what was chosen or drawn for it."""
 
 
-def _runs_of(context: Context, order: str, subject: Subject) -> Iterator[Followed]:
+def _runs_of(
+    context: Context, order: str, subject: Subject, scores: HeadTensors
+) -> Iterator[Followed]:
     """Every run of an order on a training: several where it is drawn.
+
+    Args:
+        scores: those that it follows, as :func:`_scores_of` gives them.
 
     Raises:
         ValueError: the order is neither ``"random"``, ``COMBINED``, ``CONTROL`` nor a criterion's.
@@ -100,15 +112,27 @@ def _runs_of(context: Context, order: str, subject: Subject) -> Iterator[Followe
             yield combined_order(alpha, *both, draw), str(draw)
     elif order == COMBINED:
         yield _chosen(context, subject)
+    elif (named := read_name(order)).rescored:
+        yield by_criterion(context, named, subject), ""
     else:
-        yield by_criterion(context, read_name(order), subject), ""
+        yield named.ranked(scores), ""
 
 
 def _scores_of(context: Context, order: str, subject: Subject) -> HeadTensors:
     """The scores that an order follows; none where it is drawn, or scored again at each step."""
-    if order in (RANDOM, COMBINED, CONTROL) or read_name(order).rescored:
+    if order in _DRAWN or (named := read_name(order)).rescored:
         return {}
-    return subject.scores(context.journal, read_name(order))
+
+    def measured() -> Arrays:
+        scores = subject.scores(context.journal, named)
+        return {f"scores {kind}": values.numpy() for kind, values in scores.items()}
+
+    scores = context.settled(["scores *"], measured, costly=is_costly(named))
+    return {
+        kind: torch.from_numpy(scores[f"scores {kind}"])
+        for kind in ("self", *KINDS)  # equal ranks of two kinds go by their order
+        if f"scores {kind}" in scores
+    }
 
 
 def loss_area(shares: tuple[float, ...], loss: np.ndarray) -> np.ndarray:
@@ -220,22 +244,38 @@ def which_first(context: Context, part: str) -> Measured:
         subject: Subject = EncoderSubject.of(context.profile, named.training)
     else:
         subject = TranslationSubject.of_listed(context.profile, context.task, named.training)
-    texts, runs = tested(subject), list(_runs_of(context, named.order, subject))
+    texts, scores = tested(subject), _scores_of(context, named.order, subject)
+
+    def followed() -> Arrays:
+        runs = list(_runs_of(context, named.order, subject, scores))
+        return {
+            "said": np.array([said for _, said in runs], np.str_),
+            "order": np.stack([heads_array(heads) for heads, _ in runs]),
+        }
+
+    rescored = named.order not in _DRAWN and read_name(named.order).rescored
+    runs = context.settled(["said", "order"], followed, costly=rescored)
+    orders = [heads_in(heads) for heads in runs["order"]]
     shares = COMPARED if named.order == CONTROL else SHARES
-    factors = [masks_along(subject, heads, shares) for heads, _ in runs]
+    factors, gates = [masks_along(subject, heads, shares) for heads in orders], {}
     if named.tuned:
-        factors = [tuned(subject, masks, journal) for masks in factors]
+        masks = factors
+        gates = context.settled(
+            ["gates *"],
+            lambda: stored_gates([tuned(subject, of_run, journal) for of_run in masks]),
+        )
+        factors = [
+            factors_along(subject, gates, run, heads, shares) for run, heads in enumerate(orders)
+        ]
     outcomes = [outcomes_under(subject, of_run, texts, journal) for of_run in factors]
     raw: Arrays = {
-        "said": np.array([said for _, said in runs], np.str_),
-        "order": np.stack([heads_array(heads) for heads, _ in runs]),
+        **runs,
         "loss_area": np.stack([loss_area(shares, run["loss"]) for run in outcomes]),
         "log_loss": np.stack([run["loss"].mean(-1) for run in outcomes]),
         "shares": np.array(shares),
-        **(stored_gates(factors) if named.tuned else {}),
+        **gates,
+        **{f"scores {kind}": values.numpy() for kind, values in scores.items()},
     }
-    for kind, scores in _scores_of(context, named.order, subject).items():
-        raw[f"scores {kind}"] = scores.numpy()
     if isinstance(subject, TranslationSubject):
         counts = np.stack([run["counts"] for run in outcomes])
         raw["counts_uncut"] = counts[0, 0]

@@ -1,7 +1,6 @@
-"""How much work a measurement is: what is evaluated, counted from what measures it.
+"""How much work a measurement is: its masks on its texts, and what heads are scored on.
 
-That is a measurement's own parts, trainings, draws and needs, and the rows that it stores as
-:data:`~headprune_lib.replication.verification.outcomes.LAYOUTS` has them.
+Parts, trainings, draws and needs are the measurement's own; :data:`MASKS` says what it sweeps.
 """
 
 from __future__ import annotations
@@ -16,10 +15,32 @@ from headprune_lib.replication.measurements.speed import config_of_shape
 from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.planning.probing import LENGTH, config_of, shape_of
 from headprune_lib.replication.profiles import FairseqRecipe, Profile
-from headprune_lib.replication.verification.outcomes import LAYOUTS, Layout
 
 TRAINING = 3
 """A training step costs about this many forward passes; so does I_h."""
+_EACH, _ORDER = ("each head", "test"), ("order", "test")
+MASKS: dict[Half, dict[str, list[tuple[str, str]]]] = {
+    "encoder": {
+        "one_head": [_EACH],
+        "all_but_one": [_EACH],
+        "best_heads": [("best head", "test"), ("each head", "selection")],
+        "across_domains": [("each head", "domains")],
+        "pruning_curve": [_ORDER],
+    },
+    "translation": {
+        "one_head": [("each head", "headline")],
+        "all_but_one": [_EACH],
+        "best_heads": [("best head", "reported"), ("each head", "choice")],
+        "across_domains": [("encoder's head", "far")],
+        "pruning_curve": [_ORDER],
+        "pruning_by_kind": [_ORDER],
+        "along_training": [_ORDER],
+    },
+}
+"""Masks of a measurement, and the text that they are measured on.
+
+Of an order there is a mask a step, of the ``best head`` one a layer.
+"""
 Work = tuple[float, float]
 """Passes of a text through the model, and sentences that are translated, each once a mask."""
 
@@ -84,13 +105,12 @@ def _encoder(measurement: Measurement, profile: Profile, task: str, parts: Seque
     for part in parts:
         own, order = measurement.own(profile, "encoder", part), parse_part(part).curve
         seeds = own.seeds or (profile.seed,)
-        for layout in LAYOUTS["encoder"][measurement.name]:
-            if layout.part not in ("", order):
-                continue
-            n = texts[layout.texts]
-            if layout.cut in ("each", "others"):  # only layers from the cut one upwards
+        chosen = [("each head", "selection")] if order == ONE_BY_ONE else []
+        for masks, text in (*MASKS["encoder"][measurement.name], *chosen):
+            n = texts[text]
+            if masks == "each head":  # only layers from the cut one upwards
                 passes += n * (1 + heads * (layers + 1) / 2)
-            elif layout.cut == "best":
+            elif masks == "best head":
                 passes += 0 if own.needs else n * (1 + layers)
             else:  # both ends of all orders on a training are evaluated once
                 passes += n * own.values.get("draws", len(seeds)) * (profile.steps - 1)
@@ -110,7 +130,7 @@ def _translation(
 ) -> Work:
     shape, far = shape_of(profile, task), profile.translation_far
     (choice, reported), several = TRANSLATION_TASKS[task].chosen, profile.n_headline
-    layouts, verses = LAYOUTS["translation"][measurement.name], profile.n_verses
+    verses = profile.n_verses
     points, further = 1, 0  # checkpoints, and masks of other orders than the stored one
     if measurement.name == "pruning_curve" and task == profile.translation_task:
         verses = several
@@ -134,21 +154,20 @@ def _translation(
     scored = set()
     for part in parts:
         own, order = measurement.own(profile, "translation", part), parse_part(part).curve
-        chosen = [Layout("each", "valid")] if order == ONE_BY_ONE else []
-        for layout in (*layouts, *chosen):
-            if layout.needs:
-                continue
-            n = _n(profile, "translation", *texts[layout.texts])
-            kinds = 1 if layout.kind else 3
+        chosen = [("each head", "valid")] if order == ONE_BY_ONE else []
+        for masks, text in (*MASKS["translation"][measurement.name], *chosen):
+            n = _n(profile, "translation", *texts[text])
             n_masks = {
                 "order": own.values.get("draws", 1) * profile.steps + further,
-                "best": kinds * shape.layers,
-            }.get(layout.cut, kinds * shape.layers * shape.heads)
+                "best head": 3 * shape.layers,
+                "each head": 3 * shape.layers * shape.heads,
+                "encoder's head": shape.layers * shape.heads,
+            }[masks]
             # beside each mask the uncut model, and its translations, which stand unless a mask
             # changes them
             translations += points * n * (n_masks + 2)
             passes += points * n * (n_masks + 1)
-            if layout.cut == "order":
+            if masks == "order":
                 scored |= {*(own.seeds or profile.trainings(task)[:1])}
             if measurement.name == "along_training":  # the references are scored, too
                 passes += points * n * (n_masks + 1)

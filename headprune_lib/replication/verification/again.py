@@ -1,123 +1,306 @@
-"""Find drawn outcomes of a result again, on the very weights that it was measured on."""
+"""Measure a result's parts again, on the very weights, and on as many texts as minutes allow.
+
+What measures a part is the measurement itself (:attr:`Measurement.measure`), with a profile as the
+stored one's: so nothing here knows what a part holds. Texts are drawn; an axis that is shorter than
+the stored one is that of the texts.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 
-from headprune_lib.losses import cross_entropy
-from headprune_lib.masking import HeadTensors, masked_heads
-from headprune_lib.replication.data import Texts
-from headprune_lib.replication.measurements.removal import losses_under
-from headprune_lib.replication.models.encoders import evaluate
-from headprune_lib.replication.models.generation import generate, marks_of
-from headprune_lib.replication.setups import EncoderSubject, LanguageSubject, TranslationSubject
-from headprune_lib.replication.store import Arrays, Journal, Result
-from headprune_lib.replication.verification.follows import follows
-from headprune_lib.replication.verification.outcomes import AnyTexts, Rows, Subject, rows_in
-from headprune_lib.replication.verification.quantities import Quantity, same_outcomes
-from headprune_lib.utils import Batch, teacher_forced, without_labels
+from headprune_lib.replication import store
+from headprune_lib.replication.data import MissingData
+from headprune_lib.replication.measurements import MEASUREMENTS
+from headprune_lib.replication.measurements.halves import HALF_OF, half_of
+from headprune_lib.replication.measurements.measurement import Context
+from headprune_lib.replication.measurements.obtaining import (
+    OtherWeights,
+    results_folder,
+    sha256_of,
+)
+from headprune_lib.replication.models.pretrained import LANGUAGE_MODELS
+from headprune_lib.replication.paths import models_root
+from headprune_lib.replication.profiles import Profile, load_profile
+from headprune_lib.replication.setups import on_some_texts
+from headprune_lib.replication.store import Arrays, Journal, Key, Measured, Part, Result
+from headprune_lib.replication.titles import setting
+from headprune_lib.replication.verification.compare import (
+    OVER_TEXTS,
+    Quantity,
+    compared,
+    means_follow,
+)
 
-CELLS = 4
-"""Masks that are drawn of each training of a result."""
-MOST = {EncoderSubject: 300, TranslationSubject: 32, LanguageSubject: 8}
-"""How many of the texts are drawn, at most: a passage takes seconds."""
+OUTCOMES = {"encoder": 16_000, "translation": 2_048, "language": 200}
+"""How many outcomes of a mask on a text are measured again of a part, if its masks allow."""
+LEAST = {"encoder": 16, "translation": 16, "language": 4}
+"""Texts in any case."""
 
 
-def find_again(
-    result: Result, subject: Subject, journal: Journal, seed: int, n_cells: int = CELLS
-) -> Iterator[Quantity]:
-    """What a model does under drawn masks on drawn texts, beside what is stored of it.
+class NotAtHand(FileNotFoundError):
+    """The weights of a result, or its text, are not here; the message says which."""
+
+
+def found_again(
+    result: Result,
+    profile: Profile,
+    folder: Path,
+    *,
+    drawn_seed: int = 0,
+    n_texts: int | None = None,
+) -> list[Quantity]:
+    """What every part gives that is measured again, of the trainings at hand.
 
     Args:
-        subject: the model that the result was measured on.
-        journal: keeps importance, which several results of a model share.
-        seed: what masks and texts are drawn with.
-        n_cells: masks to draw, from as many of the result's sets of texts and parts as there are.
+        profile: that the result was measured with; nothing is trained.
+        folder: of journals, which are gone afterwards.
+        drawn_seed: what texts are drawn with.
+        n_texts: of each set, at most; as many as :data:`OUTCOMES` allows if None.
+
+    Raises:
+        NotAtHand: no part's weights, or their text, are here; the message says why the first is not.
+        OtherWeights: committed weights are not those that it was measured on.
     """
-    generator = random.Random(seed)
-    for rows, chosen in _drawn(rows_in(result, subject), generator, n_cells):
-        n = len(rows.texts)
-        members = sorted(generator.sample(range(n), min(MOST[type(subject)], n)))
-        again = computed_again(subject, rows, chosen, members, journal)
-        for row, found in zip(chosen, again, strict=True):
-            stored, slack = (
-                {what: cells[row, members] for what, cells in each.items()}
-                for each in (rows.outcomes, rows.slack)
-            )
-            name = rows.masks[row][0] + (f", beam {rows.beams}" if rows.beams > 1 else "")
-            yield from same_outcomes(name, stored, slack, found, n)
-    yield from follows(result, subject, journal)
+    found, reasons = [], []
+    drawn = _drawn(result, drawn_seed, n_texts)
+    journals = {rows: Journal(folder / f"{rows.seed} {rows.most}") for rows in drawn.values()}
+    for name, part in result.parts.items():
+        reason, *others = (missing(result, run, profile) for run in part.runs)
+        if reason:  # of a part with several runs the first one gives more than a row
+            reasons.append(reason)
+            continue
+        own = [0, *(i for i, other in enumerate(others, 1) if not other)]
+        rows = drawn[name]
+        try:
+            found += _compared(result, name, own, profile, journals[rows], rows)
+        except MissingData as error:
+            reasons.append(f"a text that {result.measurement} reads is not here ({error})")
+    if not found:
+        raise NotAtHand(reasons[0])
+    Journal(folder).finish()  # with those inside
+    return found
 
 
-def _drawn(
-    found: list[Rows], generator: random.Random, n_cells: int
-) -> list[tuple[Rows, list[int]]]:
-    """Masks of all rows in turn, none twice, so that every set of texts has its own first."""
-    shuffled = generator.sample(found, len(found))
-    orders = [generator.sample(range(len(rows.masks)), len(rows.masks)) for rows in shuffled]
-    turns = sorted(
-        (turn, place) for place, order in enumerate(orders) for turn in range(len(order))
+def profile_of(result: Result) -> Profile:
+    """The profile that a committed result was measured with, on its task with its model."""
+    names = {
+        "encoder": {"task": result.task, "model": result.model},
+        "translation": {"translation_model": result.model},
+        "language": {"language_task": result.task, "language_model": result.model},
+    }
+    return load_profile(result.profile, **names[half_of(result.key)])
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Positions of ``most`` texts, at most, that are drawn of any number; each process the same."""
+
+    seed: int
+    most: int
+
+    def __call__(self, n: int) -> Sequence[int]:
+        if n <= self.most:
+            return range(n)
+        return sorted(random.Random(f"{self.seed} {n}").sample(range(n), self.most))
+
+
+def _drawn(result: Result, seed: int, n_texts: int | None) -> dict[str, _Rows]:
+    """The texts of each part: all, or as many as the part with the most masks allows.
+
+    Parts with the same texts share a journal, and what it knows of the model.
+    """
+    half = half_of(result.key)
+    several = {name: n_texts or _n_texts(half, part) for name, part in result.parts.items()}
+    enough = [n for n in several.values() if n >= result.n_examples]
+    return {
+        name: _Rows(seed, min(enough if n >= result.n_examples else several.values()))
+        for name, n in several.items()
+    }
+
+
+def _n_texts(half: str, part: Part) -> int:
+    """How many texts a part is measured on again: fewer, the more masks it has."""
+    masks = [1]
+    for name, values in part.raw.items():
+        if any(word in name for word in ("correct", "counts", "loss")):
+            masks.append(int(np.prod(values.shape[: -2 if "counts" in name else -1])))
+    return max(LEAST[half], OUTCOMES[half] // max(masks))
+
+
+# --- the weights at hand --------------------------------------------------------------------------
+
+
+def missing(result: Result, run: dict[str, Any], profile: Profile) -> str:
+    """Why the weights of a result's run are not at hand; empty where they are.
+
+    Args:
+        run: seed and hash of a training, with the epoch or update if within it.
+
+    Raises:
+        OtherWeights: the committed weights are not those that it was measured on.
+    """
+    half = half_of(result.key)
+    if half == "language":
+        model = LANGUAGE_MODELS[result.model]
+        return "" if model.at_hand else f"{model.title} was not fetched here"
+    if "weights_sha256" not in run:
+        return f"the weights behind {result.measurement} were scored and not committed"
+    try:
+        path = HALF_OF[half].weights_at_hand(profile, result.task, run)
+    except MissingData:
+        return f"the text of {result.task} is not here: name its folder in HEADPRUNE_DATA"
+    if path is None:
+        within = [f", after {name} {run[name]}" for name in ("epoch", "update") if name in run]
+        which = f"{setting(result)}, seed {run['seed']}{''.join(within)}"
+        return f"the weights of {which}, are not committed"
+    if (found := sha256_of(path)) == run["weights_sha256"]:
+        return ""
+    told = (
+        f"{path} has SHA-256 {found}, {result.measurement} of {setting(result)} was measured "
+        f"on {run['weights_sha256']}"
     )
-    places = [place for _, place in turns[:n_cells]]
-    return [
-        (rows, order[: places.count(place)])
-        for place, (rows, order) in enumerate(zip(shuffled, orders, strict=True))
-        if place in places
-    ]
+    if path.parent == models_root():
+        raise OtherWeights(told)
+    return f"{told}, which is not committed"
 
 
-def members_of(texts: AnyTexts, members: Sequence[int]) -> AnyTexts:
-    """The texts of the given numbers."""
-    if isinstance(texts, list):
-        return [texts[i] for i in members]
-    sides = (getattr(texts, field.name) for field in dataclasses.fields(texts))
-    return type(texts)(*(side and tuple(side[i] for i in members) for side in sides))
+# --- measuring again ------------------------------------------------------------------------------
 
 
-def computed_again(
-    subject: Subject, rows: Rows, chosen: Sequence[int], members: Sequence[int], journal: Journal
-) -> Iterator[Arrays]:
-    """Outcomes (text, ...) of some rows on some of their texts, by plain masked passes."""
-    texts, masks = members_of(rows.texts, members), [rows.masks[row][1] for row in chosen]
-    if isinstance(subject, LanguageSubject):
-        some = dataclasses.replace(subject)
-        some.test = texts
-        yield from ({"loss": some.losses(subject.model, mask)} for mask in masks)
-    elif isinstance(subject, EncoderSubject):
-        prepared = subject.batches(texts)
-        yield from (evaluate(subject.model, prepared, mask) for mask in masks)
-    else:
-        drafts = _drafts(subject, texts) if "draft_loss" in rows.outcomes else {}
-        for mask in masks:
-            found = {"counts": counts_under(subject, texts, mask, rows.beams)}
-            if drafts:
-                with torch.inference_mode(), masked_heads(subject.model, mask):
-                    losses = cross_entropy(subject.model(**without_labels(drafts)), drafts)
-                found["draft_loss"] = losses.double().numpy()
-            if "reference_loss" in rows.outcomes:
-                (found["reference_loss"],) = losses_under(subject, [mask], texts, journal)
-            yield found
+@dataclass(frozen=True)
+class Again(Context):
+    """What measuring a part again may use.
+
+    Attributes:
+        stored: its outcomes, of the trainings at hand; empty where it goes on from its own.
+        computed: what was computed of those that it goes on from.
+        taken: names of those that it took without computing them.
+    """
+
+    stored: Arrays = dataclasses.field(default_factory=dict)
+    computed: Arrays = dataclasses.field(default_factory=dict)
+    taken: set[str] = dataclasses.field(default_factory=set)
+
+    def settled(
+        self, names: Sequence[str], compute: Callable[[], Arrays], *, costly: bool = False
+    ) -> Arrays:
+        """The stored outcomes of these names; see :meth:`Context.settled`."""
+        known = {
+            name: values
+            for name, values in self.stored.items()
+            if any(fnmatchcase(name, pattern) for pattern in names)
+        }
+        if costly and known:
+            self.taken.update(known)
+            return known
+        found = compute()
+        self.computed.update(found)
+        for name in known.keys() & found.keys():  # of some results the first run's alone
+            if known[name].ndim and len(known[name]) < len(found[name]):
+                known[name] = np.concatenate([known[name], found[name][len(known[name]) :]])
+        return found | known
 
 
-def counts_under(
-    subject: TranslationSubject, pairs: Texts, mask: HeadTensors, beams: int
-) -> np.ndarray:
-    """Counts (n, 10) of translations under a mask."""
-    model, sources, own = subject.model, subject.translator.encode(pairs.sources), subject.profile
-    with masked_heads(model, mask):
-        made = generate(model, sources, beams=max(beams, own.beams), early_stopping=own.beams > 1)
-    return subject.translator.pieces.counts(made, pairs.targets)[""]
+def measured_again(
+    result: Result,
+    name: str,
+    own: Sequence[int],
+    profile: Profile,
+    journal: Journal,
+    stored: Arrays,
+) -> tuple[Again, Measured]:
+    """A part that is measured again on some of its runs; what it needs is taken as it is stored.
+
+    Args:
+        own: places of the runs.
+        stored: outcomes that measuring goes on from, in place of what it computes.
+    """
+    half, measurement = half_of(result.key), MEASUREMENTS[result.measurement]
+    part, root = result.parts[name], results_folder(profile)
+    if len(part.runs) > 1:
+        profile = dataclasses.replace(profile, seeds=[part.runs[i]["seed"] for i in own])
+
+    def get(needed: str, _parts: Sequence[str] | None = None) -> Result:
+        return store.load(Key(needed, result.task, result.model), root)
+
+    context = Again(half, profile, result.task, journal, get, stored)
+    return context, measurement.measure(context, name)
 
 
-def _drafts(subject: TranslationSubject, pairs: Texts) -> Batch:
-    """The unmasked model's translations as references to score."""
-    sources, marks = subject.translator.encode(pairs.sources), marks_of(subject.model)
-    beams = subject.profile.beams
-    drafts = generate(subject.model, sources, beams=beams, early_stopping=beams > 1)
-    ended = [[*draft, marks.end] for draft in drafts]
-    return teacher_forced(sources, ended, marks.pad, marks.start)
+def _compared(
+    result: Result,
+    name: str,
+    own: list[int],
+    profile: Profile,
+    journal: Journal,
+    rows: _Rows,
+) -> Iterator[Quantity]:
+    """A part beside itself, measured again on some texts."""
+    part = result.parts[name]
+    stored = own_rows(part, own)
+    with on_some_texts(rows):
+        context, measured = measured_again(result, name, own, profile, journal, stored)
+    runs, found = [part.runs[i] for i in own], measured.raw | context.computed
+    for what, values in stored.items():  # of some results the first run's alone
+        if len(own) > 1 and what in found and values.shape[:1] == (1,):
+            found[what] = found[what][:1]
+    sliced = {what: _on_rows(values, found.get(what), rows) for what, values in stored.items()}
+    of_all = all(sliced[what].shape == stored[what].shape for what in stored)
+    left_out = [] if of_all else [what for what in stored if OVER_TEXTS.search(what)]
+    differences = compared(
+        {what: values for what, values in sliced.items() if what not in left_out},
+        found,
+        passages=half_of(result.key) == "language",
+    )
+    if store.plain(measured.runs, "runs") != runs:
+        yield Quantity(f"{name}: trainings", str(runs), str(measured.runs), "equal", agrees=False)
+    agreeing = [what for what, offs in differences.items() if all(one.agrees for one in offs)]
+    for what in [what for what in differences if what not in agreeing]:
+        told = "; ".join(str(one) for one in differences[what] if not one.agrees)
+        yield Quantity(f"{name}: {what}", "", f"differs by {told}", "", agrees=False)
+    off = {what: [str(one) for one in differences[what] if one.off] for what in agreeing}
+    same = sum(not told for told in off.values())
+    said = [f"{same} arrays the same"] if same else []
+    said += [f"{what} off by {', '.join(told)}" for what, told in off.items() if told]
+    said += [f"as stored: {', '.join(sorted(context.taken))}"] if context.taken else []
+    said += [f"of all texts, not compared: {', '.join(left_out)}"] if left_out else []
+    n = len(rows(result.n_examples))
+    title = f"{name}, {n} of {result.n_examples} texts"
+    yield Quantity(title, "", "; ".join(said), "each its own", bool(agreeing))
+    if (means := means_follow(name, part.raw)) is not None:
+        yield means
+
+
+def own_rows(part: Part, own: Sequence[int]) -> Arrays:
+    """The outcomes of some of a part's runs, which are rows where it has several.
+
+    Scores (layer, head) are of the first run alone.
+    """
+    n = len(part.runs)
+
+    def has_runs(name: str, values: np.ndarray) -> bool:
+        return values.shape[:1] == (n,) and not (name == "scores" and values.ndim == 2)
+
+    return {
+        name: values[list(own)] if n > 1 and has_runs(name, values) else values
+        for name, values in part.raw.items()
+    }
+
+
+def _on_rows(stored: np.ndarray, found: np.ndarray | None, rows: _Rows) -> np.ndarray:
+    """Stored outcomes on the texts that were drawn: along each axis that is shorter now."""
+    if found is None or stored.ndim != found.ndim:
+        return stored
+    for axis, n in enumerate(stored.shape):
+        if found.shape[axis] < n and found.shape[axis] == len(rows(n)):
+            stored = stored.take(rows(n), axis)
+    return stored

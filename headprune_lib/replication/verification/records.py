@@ -15,21 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from headprune_lib.replication import store
-from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS, MissingData, file_sha256
+from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.measurements import MEASUREMENTS
-from headprune_lib.replication.measurements.halves import HALF_OF, half_of
-from headprune_lib.replication.measurements.obtaining import OtherWeights, sha256_of
-from headprune_lib.replication.models.pretrained import LANGUAGE_MODELS
-from headprune_lib.replication.paths import cache_root, models_root, project_root
-from headprune_lib.replication.profiles import load_profile
-from headprune_lib.replication.setups import EncoderSubject, LanguageSubject, TranslationSubject
-from headprune_lib.replication.store import Journal, Key, Result
+from headprune_lib.replication.measurements.halves import half_of
+from headprune_lib.replication.paths import cache_root, project_root
+from headprune_lib.replication.store import Key, Result
 from headprune_lib.replication.store.files import replace_files
 from headprune_lib.replication.store.text import plain
-from headprune_lib.replication.titles import setting
-from headprune_lib.replication.verification.again import find_again
-from headprune_lib.replication.verification.outcomes import Subject
-from headprune_lib.replication.verification.quantities import Quantity, equal
+from headprune_lib.replication.verification.again import NotAtHand, found_again, profile_of
+from headprune_lib.replication.verification.compare import Quantity
 
 Record = dict[str, Any]
 """Hash of the result, version of its measurement, what was found again and what was not at hand."""
@@ -54,10 +48,10 @@ def name_of(key: Key) -> str:
 
 
 def check(key: Key, *, drawn_seed: int = 0) -> tuple[Record, list[Quantity]]:
-    """Compute a committed result's values again, and find drawn outcomes again on its weights.
+    """Compute a committed result's values again, and measure it again on drawn texts.
 
     Args:
-        drawn_seed: what masks and texts are drawn with.
+        drawn_seed: what texts are drawn with.
 
     Returns:
         the record, and everything that was compared.
@@ -69,7 +63,8 @@ def check(key: Key, *, drawn_seed: int = 0) -> tuple[Record, list[Quantity]]:
     result = store.load(key)
     quantities, missing = [values_follow(result)], ""
     try:
-        quantities += found_again(result, drawn_seed)
+        folder = cache_root() / "journals" / "verified" / name_of(result.key)
+        quantities += found_again(result, profile_of(result), folder, drawn_seed=drawn_seed)
     except NotAtHand as reason:
         missing = str(reason)
     record = {
@@ -115,22 +110,6 @@ def differences(stored: Any, found: Any, path: str = "") -> Iterator[str]:
         yield f"{path} is {stored!r}, computed again {found!r}"
 
 
-def found_again(result: Result, drawn_seed: int) -> list[Quantity]:
-    """Drawn outcomes, scores, orders and losses, measured again on the weights at hand.
-
-    Raises:
-        NotAtHand: no weights of it are, or its text is not.
-    """
-    journal = Journal(cache_root() / "journals" / "verified" / name_of(result.key))
-    quantities = [
-        quantity
-        for subject in subjects_of(result)
-        for quantity in find_again(result, subject, journal, drawn_seed)
-    ]
-    journal.finish()
-    return quantities or [equal("nothing is found again", True, False)]
-
-
 def write_records(records: Mapping[str, Record]) -> None:
     """Add records to the table, or replace them; results that are gone lose theirs."""
     committed = {name_of(key) for key in store.find()}
@@ -154,81 +133,3 @@ def broken(records: Mapping[str, Record], keys: Iterable[Key]) -> dict[str, str]
         elif record["disagree"]:
             reasons[name_of(key)] = f"was not found again: {', '.join(record['disagree'])}"
     return reasons
-
-
-# --- the models that results were measured on -----------------------------------------------------
-
-
-class NotAtHand(FileNotFoundError):
-    """The weights of a result, or its text, are not here; the message says which."""
-
-
-def subjects_of(result: Result) -> list[Subject]:
-    """The trainings that a result's parts were measured on, those of them that are at hand.
-
-    Raises:
-        NotAtHand: none of them is; the message says why the first is not.
-        OtherWeights: committed weights are not those that it was measured on.
-    """
-    runs = [run for part in result.parts.values() for run in part.runs]
-    found, reasons = [], []
-    for run in [run for i, run in enumerate(runs) if run not in runs[:i]]:
-        try:
-            found.append(_subject_of(result, run))
-        except NotAtHand as reason:
-            reasons.append(reason)
-    if not found:
-        raise reasons[0]
-    return found
-
-
-def _subject_of(result: Result, run: dict[str, Any]) -> Subject:
-    """The model that a result was measured on in one of its runs; nothing is trained.
-
-    Args:
-        run: seed and hash of a training, with the epoch or update if within it.
-
-    Raises:
-        NotAtHand: its weights are not committed and were not trained here, or the text is missing.
-        OtherWeights: the committed weights are not those that it was measured on.
-    """
-    half, task = half_of(result.key), result.task
-    if half == "language":
-        model = LANGUAGE_MODELS[result.model]
-        if not model.at_hand:
-            raise NotAtHand(f"{model.title} was not fetched here")
-        names = {"language_task": task, "language_model": result.model}
-        return LanguageSubject.of(load_profile(result.profile, **names), task)
-    if half == "encoder":
-        profile = load_profile(result.profile, task=task, model=result.model)
-    else:
-        profile = load_profile(result.profile, translation_model=result.model)
-    if "weights_sha256" not in run:
-        raise NotAtHand(f"the weights behind {result.measurement} were scored and not committed")
-    try:
-        path = HALF_OF[half].weights_at_hand(profile, task, run)
-        if half == "encoder":
-            TASKS[task].split("test", profile.data)
-        else:
-            TRANSLATION_TASKS[task].split("test")
-    except MissingData as error:
-        raise NotAtHand(
-            f"the text of {task} is not here: name its folder in HEADPRUNE_DATA"
-        ) from error
-    within = {name: run[name] for name in ("epoch", "update") if name in run}
-    which = "".join(f", after {name} {number}" for name, number in within.items())
-    if path is None:
-        raise NotAtHand(
-            f"the weights of {setting(result)}, seed {run['seed']}{which}, are not committed"
-        )
-    if (found := sha256_of(path)) != run["weights_sha256"]:
-        told = (
-            f"{path} has SHA-256 {found}, {result.measurement} of {setting(result)} was measured "
-            f"on {run['weights_sha256']}"
-        )
-        if path.parent == models_root():
-            raise OtherWeights(told)
-        raise NotAtHand(f"{told}, which is not committed")
-    if half == "encoder":
-        return EncoderSubject.of(profile, run["seed"])
-    return TranslationSubject.of(profile, task, run["seed"], **within)

@@ -7,21 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from headprune_lib.discovery import KINDS
+from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.claims.rules import share_judged, task_judged
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.effects import one_by_one_scores
 from headprune_lib.replication.measurements.removal import n_cut
-from headprune_lib.replication.order_names import parse_part
+from headprune_lib.replication.order_names import IMPORTANCE, parse_part
 from headprune_lib.replication.pages.frames import step_at
 from headprune_lib.replication.pages.tables.markup import shown_orders
 from headprune_lib.replication.published import published_task
 from headprune_lib.replication.store import Key, Result, plain
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.titles import order_title, spelled
-from headprune_lib.replication.verification.outcomes import stored_importance
 from headprune_lib.selection import rank_heads
 
 MEASURED = ("pruning_curve", "which_first")
@@ -154,6 +155,15 @@ def _part_shown(result: Result, order: str) -> str:
     )
 
 
+def _importance(result: Result) -> HeadTensors:
+    """I_h of the first training, not normalised, as a curve's result holds it; or nothing."""
+    raw = result.parts[IMPORTANCE].raw if IMPORTANCE in result.parts else {}
+    scores = {
+        name.partition(" ")[2] or "self": raw[name] for name in raw if name.startswith("scores")
+    }
+    return {kind: torch.from_numpy(scores[kind]) for kind in (*KINDS, "self") if kind in scores}
+
+
 def heads_that_go(result: Result, part: str) -> np.ndarray | None:
     """The heads (heads, 2 or 3) in the order in which they go: as stored, or as it follows.
 
@@ -162,8 +172,7 @@ def heads_that_go(result: Result, part: str) -> np.ndarray | None:
     stored = result.parts[part].raw.get("order", ())
     if len(stored):
         return stored[0]
-    scores = stored_importance(result, result.parts[part].runs[0]["seed"])
-    if part == "importance unnormalised" and scores:
+    if part == "importance unnormalised" and (scores := _importance(result)):
         return heads_array(rank_heads(scores))
     if part == "oracle" and half_of(result.key) == "encoder":
         single = store.stored(Key("one_head", result.task, result.model))
