@@ -1,18 +1,20 @@
-"""What models answer, one text at a time without padding, and training by hand."""
+"""What models answer under a mask, one text at a time without padding, and training by hand."""
 
 import itertools
 import random
 
 import numpy as np
+import sacrebleu
 import torch
 import transformers
 
 from headprune_lib import masked_heads, ones_mask
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.models.encoders import make_batches, shuffled_by_length
+from headprune_lib.replication.models.generation import generate, marks_of
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.models.weights import BFLOAT16, working_precision
-from headprune_lib.utils import without_labels
+from headprune_lib.utils import teacher_forced, without_labels
 
 
 def answers(subject, examples, mask=None, model=None):
@@ -25,6 +27,38 @@ def answers(subject, examples, mask=None, model=None):
         right.append(int(logits.argmax()) == int(batch["labels"]))
         nats.append(-float(logits.log_softmax(-1)[batch["labels"]]))
     return np.array(right), np.array(nats)
+
+
+def translations(subject, pairs, mask=None, model=None, beams=1):
+    """Of a translator: what it says of each source."""
+    model = model or subject.model
+    with masked_heads(model, mask or ones_mask(model)):
+        rows = [
+            generate(model, [source], beams=beams)[0]
+            for source in subject.translator.encode(pairs.sources)
+        ]
+    return subject.translator.pieces.texts(rows)
+
+
+def bleu(subject, pairs, mask=None, model=None, beams=1):
+    """sacrebleu's corpus BLEU of the translations."""
+    made = translations(subject, pairs, mask, model, beams)
+    return sacrebleu.corpus_bleu(made, [list(pairs.targets)]).score
+
+
+def reference_nats(subject, pairs, mask=None, model=None):
+    """Of a translator: nats (n,) of each reference, and how many pieces these have."""
+    model, nats, pieces = model or subject.model, [], []
+    marks, translator = marks_of(model), subject.translator
+    rows = translator.encode(pairs.sources), translator.encode_targets(pairs.targets)
+    for source, target in zip(*rows, strict=True):
+        batch = teacher_forced([source], [target], marks.pad, marks.start)
+        with torch.no_grad(), masked_heads(model, mask or ones_mask(model)):
+            logits = model(**without_labels(batch)).logits[0].double()
+        labels = batch["labels"][0]
+        nats.append(-float(logits.log_softmax(-1)[range(len(labels)), labels].sum()))
+        pieces.append(len(labels))
+    return np.array(nats), np.array(pieces)
 
 
 def passage_nats(model, passages, mask=None):

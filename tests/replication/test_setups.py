@@ -1,4 +1,4 @@
-"""Setups of language models: their passages, orders and training."""
+"""Setups: losses of passages are what a plain loop over tokens gives, masks cut what they say."""
 
 import math
 import pickle
@@ -8,9 +8,11 @@ import plainly
 import pytest
 
 from headprune_lib import find_heads, head_importance, head_mask, rank_heads
+from headprune_lib.ablation import one_head_masks
 from headprune_lib.attention import eager_attention
 from headprune_lib.replication import measurements
 from headprune_lib.replication.measurements.language_curve import (
+    ORDERS,
     PER_GROUP,
     WHOLE_GROUPS,
     first_heads,
@@ -19,11 +21,32 @@ from headprune_lib.replication.measurements.language_curve import (
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import LanguageSubject
 from headprune_lib.replication.store import Journal
+from headprune_lib.replication.store.heads import heads_in
 
 
 @pytest.fixture
 def subject():
     return LanguageSubject.of(load_profile("smoke"), "made-up")
+
+
+def test_losses_are_those_of_a_plain_loop(subject, tmp_path):
+    assert len({len(ids) for ids in subject.test}) > 1, "some passages are padded"
+    expected = plainly.passage_nats(subject.model, subject.test)
+    np.testing.assert_allclose(subject.losses(subject.model), expected, rtol=1e-5)
+    journal, n = Journal(tmp_path), len(subject.swept)
+    swept, masks = subject.without_each(journal), one_head_masks(subject.model)
+    np.testing.assert_allclose(swept["loss_uncut"], expected[:n], rtol=1e-5)
+    for (layer, head), losses in zip(swept["heads"], swept["loss"], strict=True):
+        mask = masks["self", layer, head]
+        cut = plainly.passage_nats(subject.model, subject.swept, mask)
+        np.testing.assert_allclose(losses, cut, rtol=1e-5)
+    named = {f"without {head}": mask for (_, _, head), mask in [*masks.items()][:3]}
+    found = subject.outcomes(named, subject.swept, journal, "three masks")["loss"]
+    np.testing.assert_allclose(found, swept["loss"][:3], rtol=1e-5)
+    assert all(journal.done(f"{subject.key} {name}") for name in named)
+    again = pickle.loads(pickle.dumps(subject))  # as a worker loads it
+    assert (again.task, again.profile) == (subject.task, subject.profile)
+    np.testing.assert_array_equal(again.losses(again.model), subject.losses(subject.model))
 
 
 def test_passages_hold_the_tokens_that_were_asked_for_and_are_apart(subject):
@@ -43,9 +66,6 @@ def test_passages_hold_the_tokens_that_were_asked_for_and_are_apart(subject):
         for ids in subject.test
     ]
     np.testing.assert_allclose(subject.frequency_loss, expected, rtol=1e-12)
-    again = pickle.loads(pickle.dumps(subject))  # as a worker loads it
-    assert (again.task, again.profile) == (subject.task, subject.profile)
-    np.testing.assert_array_equal(again.losses(again.model), subject.losses(subject.model))
 
 
 def test_orders_are_the_librarys_and_groups_go_whole_or_evenly(subject, tmp_path):
@@ -65,6 +85,18 @@ def test_orders_are_the_librarys_and_groups_go_whole_or_evenly(subject, tmp_path
     with eager_attention(subject.model):
         scores = head_importance(subject.model, subject.batches(subject.scoring))
     assert found == rank_heads(scores)
+
+
+@pytest.mark.slow
+def test_a_curve_is_the_loss_under_the_masks_of_its_order(smoke, subject):
+    result = measurements.get("language_curve", smoke)
+    assert set(result.parts) == set(ORDERS)
+    for name, part in result.parts.items():
+        raw, step = part.raw, 2
+        mask = head_mask(subject.model, heads_in(raw["order"][-1])[: raw["gone"][-1][step]])
+        expected = plainly.passage_nats(subject.model, subject.test, mask)
+        found = (raw["loss_uncut"] + raw["loss_change"][-1, step]) / 1000
+        np.testing.assert_allclose(found, expected, atol=2e-3, err_msg=name)
 
 
 @pytest.mark.slow
