@@ -69,7 +69,6 @@ def tune_mask(
     Raises:
         TypeError, ValueError: a mask that does not fit, or has entries other than 0 and 1; no
             batches; an output projection that holds no plain weights.
-        RuntimeError: another thread masks or measures the model.
 
     Example:
         >>> from transformers import BertConfig, BertModel

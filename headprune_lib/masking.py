@@ -242,8 +242,8 @@ def masked_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> Iterat
 
     Raises:
         TypeError, ValueError, IndexError: see :func:`headprune_lib.masking.check_mask`.
-        RuntimeError: another thread masks the model; or a pass that was made outside the block is
-            repeated inside, by activation checkpointing.
+        RuntimeError: a pass that was made outside the block is repeated inside, by activation
+            checkpointing.
 
     Example:
         >>> import torch

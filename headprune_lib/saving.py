@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import importlib
 import json
 import os
@@ -123,9 +122,8 @@ def load_pruned(
     """The model in a folder or on the Hub, with the heads that it was saved with.
 
     Loads what :func:`save_pruned`, ``save_pretrained`` or ``Trainer`` wrote of a pruned model, of a
-    part of one, or of a model that holds one. The model is in evaluation mode. Its weights are in
-    memory once, in another ``dtype`` too: they are read into a model without memory that has its
-    heads removed already.
+    part of one, or of a model that holds one. The model is in evaluation mode. Its weights are read
+    into a model without memory that has its heads removed already.
 
     Args:
         name: a folder, or the name of a model on the Hub.
@@ -271,18 +269,6 @@ def _old_record(name: str, hub: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(
             f"{path} is damaged ({type(error).__name__}: {error}); save the pruned model again"
         ) from error
-    written = record.pop("record_sha256", None), record.get("weights_sha256")
-    with (path.parent / SAFE_WEIGHTS_NAME).open("rb") as weights:
-        now = (
-            hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest(),
-            hashlib.file_digest(weights, "sha256").hexdigest(),
-        )
-    # the oldest have no checksums
-    if any(old not in (None, new) for old, new in zip(written, now, strict=True)):
-        raise ValueError(
-            f"{path} or the weights beside it were changed after they were written: which heads are "
-            "left is not certain. Save the pruned model again"
-        )
     return record
 
 
@@ -315,54 +301,16 @@ def _sliced(
         for module in self.modules():  # those in the file are read already
             module._buffers.pop(RECORD, None)
 
-    def _load_pretrained_model(
-        model: Any, state_dict: Any, checkpoint_files: list[str] | None, load: Any, *args: Any
-    ) -> Any:
-        if state_dict is None and checkpoint_files:
-            state_dict = _stored(checkpoint_files, load.dtype)
-        return model_class._load_pretrained_model(model, state_dict, checkpoint_files, load, *args)
-
     attributes = {
         "__init__": __init__,
         "__module__": model_class.__module__,
         "__qualname__": model_class.__qualname__,
-        "_load_pretrained_model": staticmethod(_load_pretrained_model),
         "_keys_to_ignore_on_load_unexpected": [
             *(model_class._keys_to_ignore_on_load_unexpected or ()),
             RECORD,
         ],
     }
     return type(model_class)(model_class.__name__, (model_class,), attributes)
-
-
-class _Stored:
-    """A tensor of a file, mapped when it is asked for and only while it is in use.
-
-    transformers maps the whole file at once, which then stays in memory beside weights that are
-    loaded in another ``dtype``.
-    """
-
-    def __init__(self, file: str, key: str) -> None:
-        self.file, self.key = file, key
-
-    def __getitem__(self, index: Any) -> torch.Tensor:
-        with safe_open(self.file, framework="pt") as weights:
-            return weights.get_tensor(self.key)[index]
-
-
-def _stored(files: list[str], dtype: torch.dtype | None) -> dict[str, Any] | None:
-    """The tensors of all files; None where none is converted, or which safetensors does not read."""
-    tensors: dict[str, Any] = {}
-    converted = False
-    for file in files:
-        if not file.endswith(".safetensors"):
-            return None
-        with safe_open(file, framework="pt") as weights:
-            for key in weights.keys():  # noqa: SIM118 (no dictionary)
-                tensors[key] = _Stored(file, key)
-                mapped = weights.get_tensor(key)  # nothing of it is read
-                converted |= mapped.is_floating_point() and dtype not in (None, mapped.dtype)
-    return tensors if converted else None
 
 
 def _placed(
@@ -488,14 +436,11 @@ def unprune_heads(
             "would not be: put its heads back before or after the with block"
         )
     _check_same_parts(model, whole)
-    with suppress(
-        UnknownArchitecture
-    ):  # proved now that its weights are random: zeros tell nothing
-        find_heads(whole)
-    whole, weights = whole.to(model.dtype), dict(model.state_dict())
-    weights = {name: values for name, values in weights.items() if not name.endswith(RECORD)}
-    unpruned = original if original is not None else whole
-    given = dict(unpruned.state_dict())
+    with suppress(UnknownArchitecture):
+        find_heads(whole)  # proved now that its weights are random: zeros tell nothing
+    whole = whole.to(model.dtype)
+    weights = {k: v for k, v in model.state_dict().items() if not k.endswith(RECORD)}
+    given = (whole if original is None else original).state_dict()
     for name, values in whole.state_dict().items():
         if name not in given or given[name].shape != values.shape:
             found = tuple(given[name].shape) if name in given else "missing"
@@ -504,13 +449,10 @@ def unprune_heads(
                 f"{tuple(values.shape)}: give the model that the heads were removed from"
             )
     for name, places in _places(model, copy.deepcopy(whole)).items():
-        values = weights[name]
-        full = (
-            given[name].to(values).clone()
-            if original is not None
-            else values.new_zeros(given[name].shape)
-        )
-        full.view(-1)[places.to(full.device)] = values
+        full = given[name].to(weights[name]).clone()
+        if original is None:
+            full.zero_()
+        full.view(-1)[places.to(full.device)] = weights[name]
         weights[name] = full
     _fill(whole, model, weights)
     if getattr(model, "generation_config", None) is not None:

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.hooks import claimed
-
 if TYPE_CHECKING:
     from jaxtyping import Int
 
@@ -270,28 +268,24 @@ def eval_mode(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
 
     Args:
         frozen: also let no parameter ask for a gradient, where only activations need one.
-
-    Raises:
-        RuntimeError: another thread masks or measures the model.
     """
     if frozen and any(parameter.is_inference() for parameter in model.parameters()):
         raise ValueError(
             "the weights were made under torch.inference_mode, and PyTorch lets no gradient "
             "through them: make or load the model outside of it"
         )
-    with claimed(model.modules()):
-        modes = [(module, module.training) for module in model.modules()]
-        learned = [p for p in model.parameters() if p.requires_grad] if frozen else []
-        model.eval()
+    modes = [(module, module.training) for module in model.modules()]
+    learned = [p for p in model.parameters() if p.requires_grad] if frozen else []
+    model.eval()
+    for parameter in learned:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
         for parameter in learned:
-            parameter.requires_grad_(False)
-        try:
-            yield
-        finally:
-            for module, training in modes:
-                module.training = training
-            for parameter in learned:
-                parameter.requires_grad_(True)
+            parameter.requires_grad_(True)
 
 
 def pass_seconds(model: nn.Module, batches: Sequence[Batch]) -> float:
