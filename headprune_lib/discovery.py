@@ -307,12 +307,12 @@ def _prove(
     with as_it_was(model):
         calls, passes, problem = capture_calls(model, paths, given)
     with as_it_was(model):
-        memory.outside = {path: call.keys_from_outside() for path, call in calls.items()}
+        memory.outside = {path: call.keys_from_outside for path, call in calls.items()}
         # those that ran come first: what they prove holds of modules alike that did not run
         for path in sorted(paths, key=lambda path: path not in calls):
             module, names, call = modules[path], candidates.get(path), calls.get(path)
             key: tuple = (*alike(module), names)
-            by_call = key if call is None else (*key, call.arguments_by_head())
+            by_call = key if call is None else (*key, call.by_head)
             if call is not None and by_call not in results:
                 results[by_call] = _result(module, names, call, memory.source)
                 results.setdefault(key, results[by_call])
