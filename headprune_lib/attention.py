@@ -38,16 +38,9 @@ class Weights(NamedTuple):
     ids: Tensor | None
 
 
-class Recorded(NamedTuple):
-    """What a pass left of a layer: its weights, and the mask that it was given, if it was one.
-
-    Attributes:
-        values: (example, kept head, query, key).
-        mask: what was added to the scores, (example or 1, 1, query or 1, key); None if not known.
-    """
-
-    values: Tensor
-    mask: Tensor | None
+Recorded = tuple[Tensor, Tensor | None]
+"""What a pass left of a layer: weights (example, kept head, query, key), and the mask that was added
+to the scores, (example or 1, 1, query or 1, key), None if not known."""
 
 
 @contextmanager
@@ -132,7 +125,7 @@ def _recording(records: list[Recorded], block: AttentionLayer) -> Callable[..., 
         names = inspect.signature(module.forward).parameters
         named = {**dict(zip(names, args, strict=False)), **kwargs}
         masks = (x for name, x in named.items() if "mask" in name and _is_added(x, values))
-        records.append(Recorded(values, next(masks, None)))
+        records.append((values, next(masks, None)))
 
     return hook
 

@@ -451,12 +451,7 @@ def _told(modules: Modules, refused: dict[str, str]) -> str:
 
 
 def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) -> dict[str, str]:
-    """The kind of each attention module: what its keys come from, and which tower it stands in.
-
-    Args:
-        paths: of all attention modules of the model.
-        outside: of those that were seen running, whether their keys come from outside.
-    """
+    """The kind of each attention module: what its keys come from, and which tower it stands in."""
     two_sided = bool(getattr(getattr(modules[""], "config", None), "is_encoder_decoder", False))
     plain = "enc-enc" if two_sided else "self"
     kinds: dict[str, str] = {}
@@ -510,11 +505,7 @@ def _looks_like_attention(module: nn.Module) -> bool:
 
 
 def _read(modules: Modules, path: str) -> tuple[str, tuple[AttentionSpec, ...]]:
-    """The path of a module with its output projection, and what its parts may be.
-
-    Raises:
-        NotAttention: parts that are not there or are of another make; says which.
-    """
+    """The path of a module with its output projection, and what its parts may be."""
     core, inputs = modules[path], _projections_in(modules[path])
     outer, _, name = path.rpartition(".")
     holders = [(path, "", list(_outputs_in(core)))]

@@ -6,7 +6,6 @@ import copy
 import importlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -41,6 +40,7 @@ from headprune_lib.slicing import (
     write_record,
 )
 from headprune_lib.specs import PRUNED, UnknownArchitecture
+from headprune_lib.utils import staged_path
 
 _OLD_RECORD = "headprune.json"  # beside the weights, before the record was among them
 _OWN_CLASSES = {"PreNormTranslator": "headprune_lib.fairseq_import.convert"}
@@ -101,15 +101,11 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} is not empty; choose a new folder for the pruned model")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    # beside it, for a name is given in one step only within a file system
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as around:
-        staged = Path(around) / "staged"
-        staged.mkdir()  # with the rights that a folder usually has
+    with staged_path(folder) as staged:
+        staged.mkdir()
         yield staged
         if folder.exists():
             folder.rmdir()
-        staged.rename(folder)
 
 
 def load_pruned(
@@ -157,11 +153,11 @@ def load_pruned(
             ignore_mismatched_sizes=True,  # refused below, by name
             **options,
         )
-    except MemoryError:
-        raise
     except OSError as error:  # transformers' own for a file that is missing is no narrower
         raise FileNotFoundError(f"{name}: {one_line(error)}") from error
     except Exception as error:  # whatever a class makes of a configuration that cannot be
+        if isinstance(error, MemoryError):
+            raise
         raise ValueError(
             f"{name}: the weights are damaged or do not fit config.json ({one_line(error)})"
         ) from error
@@ -227,11 +223,7 @@ def _is_model(given: Any) -> TypeGuard[type[PreTrainedModel]]:
 
 
 def _records(name: str, variant: str | None, hub: dict[str, Any]) -> dict[str, Record]:
-    """Path in the weights of each projection that has a record -> the record.
-
-    Raises:
-        ValueError: damaged weights or records.
-    """
+    """Path in the weights of each projection that has a record -> the record."""
     files: list[str] = []  # none where transformers must look for others, or miss them
     for plain in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME):
         stem, _, end = plain.rpartition(".")
@@ -316,11 +308,7 @@ def _sliced(
 def _placed(
     model: Any, records: Mapping[str, Record], key_mapping: dict[str, str] | None
 ) -> dict[str, Record]:
-    """The records by paths in the model: weights may be stored under the names of another layout.
-
-    Args:
-        records: by the stored path of the projection that has each.
-    """
+    """The records by paths in the model: weights may be stored under the names of another layout."""
     modules, prefix = dict(model.named_modules()), f"{model.base_model_prefix}."
     conversions = get_model_conversion_mapping(model, key_mapping)
     renamings = [one for one in conversions if isinstance(one, WeightRenaming)]
@@ -367,11 +355,7 @@ def _check_shapes(model: nn.Module, again: nn.Module) -> None:
 
 
 def _made_again(model: nn.Module) -> Any:
-    """An unpruned model with random weights, made of the class and the configuration.
-
-    Raises:
-        ValueError: these alone do not make one.
-    """
+    """An unpruned model with random weights; ValueError where class and configuration make none."""
     own: Any = type(model)
     if not isinstance(model, PreTrainedModel):
         adapter = "; merge the adapter first, model = model.merge_and_unload()"
@@ -435,7 +419,11 @@ def unprune_heads(
             "the model is masked or measured right now (masked_heads, a sweep), which a new model "
             "would not be: put its heads back before or after the with block"
         )
-    _check_same_parts(model, whole)
+    # torch makes each parametrized module (weight_norm in wav2vec 2.0) a class of its own
+    classes = {path: type_before_parametrizations(module) for path, module in whole.named_modules()}
+    for path, module in model.named_modules():
+        if classes.get(path) is not type_before_parametrizations(module):
+            raise _changed(model, f"{path or 'the model'} is {type(module).__name__}")
     with suppress(UnknownArchitecture):
         find_heads(whole)  # proved now that its weights are random: zeros tell nothing
     whole = whole.to(model.dtype)
@@ -461,21 +449,8 @@ def unprune_heads(
     return whole.train(model.training)
 
 
-def _check_same_parts(model: PreTrainedModel, whole: PreTrainedModel) -> None:
-    """Raises ValueError where a module was put in another's place: weights do not tell."""
-    # torch makes each parametrized module (weight_norm in wav2vec 2.0) a class of its own
-    classes = {path: type_before_parametrizations(module) for path, module in whole.named_modules()}
-    for path, module in model.named_modules():
-        if classes.get(path) is not type_before_parametrizations(module):
-            raise _changed(model, f"{path or 'the model'} is {type(module).__name__}")
-
-
 def _fill(whole: PreTrainedModel, model: PreTrainedModel, weights: dict[str, Tensor]) -> None:
-    """Give the unpruned model its weights, and what the pruned one has besides.
-
-    Raises:
-        ValueError: the class ties weights that are not tied in the pruned model.
-    """
+    """Give the unpruned model its weights, and what the pruned one has besides."""
     whole.load_state_dict({name: values.clone() for name, values in weights.items()}, assign=True)
     whole.tie_weights()
     for name, values in whole.state_dict().items():
@@ -498,9 +473,6 @@ def _places(model: nn.Module, whole: nn.Module) -> dict[str, Tensor]:
 
     The unpruned model's weights become their own places and are pruned in the same way, so that
     nothing here needs to know how an architecture lays its heads out.
-
-    Raises:
-        ValueError: the model differs from the unpruned one in more than that.
     """
     sizes = {name: values.shape for name, values in model.state_dict().items()}
     changed = [n for n, v in whole.state_dict().items() if v.shape != sizes.get(n, v.shape)]

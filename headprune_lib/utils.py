@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -123,6 +125,16 @@ def teacher_forced(
         "decoder_input_ids": pad([[start, *row[:-1]] for row in targets], padding),
         "labels": pad(targets, NO_LABEL),
     }
+
+
+@contextmanager
+def staged_path(path: Path) -> Iterator[Path]:
+    """Where to write a file or folder, which takes its name when all is written, or is gone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # beside it, for a name is given in one step only within a file system
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as around:
+        yield (staged := Path(around) / path.name)
+        staged.replace(path)
 
 
 def without_labels(batch: Mapping[str, Tensor]) -> Batch:

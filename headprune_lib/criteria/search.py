@@ -206,11 +206,7 @@ def _sampled(log_alpha: Tensor, generator: torch.Generator) -> Tensor:
 def _searched(
     model: nn.Module, batches: Iterable[Batch], loss: Loss | None, **repeats: int
 ) -> list[Batch]:
-    """The batches, which are read more than once.
-
-    Raises:
-        ValueError: fewer repeats than 1, no batches, or no label that counts.
-    """
+    """The batches, which are read more than once; ValueError for what cannot be searched by."""
     for name, number in repeats.items():
         if number < 1:
             raise ValueError(f"{name} is {number}; give at least 1")
