@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
-from transformers.pytorch_utils import Conv1D
 from transformers.utils import ModelOutput
 
 from headprune_lib.discovery import find_heads
 from headprune_lib.hooks import record_outputs, replace_outputs
 from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask
 from headprune_lib.pruning import not_plain
-from headprune_lib.specs import AttentionLayer
+from headprune_lib.specs import AttentionLayer, matrix_of
 from headprune_lib.utils import (
     Batch,
     Device,
@@ -211,12 +210,6 @@ def _states(output: Any) -> Any:
     return output[0] if isinstance(output, tuple | list | ModelOutput) and output else output
 
 
-def _product(projection: Any, context: Tensor, columns: slice) -> Tensor:
-    transposed = isinstance(projection, Conv1D)  # (in, out) where a linear layer has (out, in)
-    weight = projection.weight.T if transposed else projection.weight
-    return nn.functional.linear(context[..., columns], weight[:, columns])
-
-
 class _Pass:
     """What modules did in the uncut pass: attention, its parts and all that they lie in."""
 
@@ -260,8 +253,7 @@ class _Pass:
         if not_plain(projection) is not None:
             return False
         # whether it returned what its output projection's weights make of the heads
-        made = _product(projection, output.inputs[0], slice(None))
-        made = made if projection.bias is None else made + projection.bias
+        made = nn.functional.linear(output.inputs[0], matrix_of(projection), projection.bias)
         returned = output.output if block.spec.core else _states(core.output)
         return close(output.output, made, made) and torch.equal(returned, output.output)
 
@@ -294,7 +286,8 @@ class _Pass:
         core, output = self.calls[_path(block, "core")].output, self.calls[_path(block, "output")]
         projection: Any = block.part(self.model, "output")
         columns = slice(place * block.head_dim, (place + 1) * block.head_dim)
-        projected = _product(projection, output.inputs[0], columns)
+        context, weight = output.inputs[0], matrix_of(projection)
+        projected = nn.functional.linear(context[..., columns], weight[:, columns])
         if how == "cut":
             projected = output.output - projected
         elif projection.bias is not None:

@@ -26,6 +26,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
 from headprune_lib.discovery import find_heads
+from headprune_lib.hooks import graph_nodes
 from headprune_lib.losses import Loss, default_loss
 from headprune_lib.masking import gated
 from headprune_lib.messages import one_line
@@ -310,15 +311,9 @@ class _Watch(TorchFunctionMode):
 
     def look_back(self, losses: Tensor) -> None:
         """Look for backward passes that are no part of PyTorch on the way back from the losses."""
-        waiting, known = [losses.grad_fn], set()
-        while waiting and not self.seen:
-            node = waiting.pop()
-            if node is None or node in known:
-                continue
-            known.add(node)
-            if isinstance(node, BackwardCFunction):
-                self.seen = f"{type(node).__name__} is a backward pass of its own"
-            waiting += [further for further, _ in node.next_functions]
+        own = next((n for n in graph_nodes(losses) if isinstance(n, BackwardCFunction)), None)
+        if own is not None and not self.seen:
+            self.seen = f"{type(own).__name__} is a backward pass of its own"
 
 
 def _running_line() -> str:

@@ -211,6 +211,16 @@ def _last(use: _Use, lasts: bool) -> None:
     module._checkpoint_without_reentrant_generator = _not_reentrant if _LASTING else _NOT_REENTRANT
 
 
+def graph_nodes(tensor: Any) -> Iterator[Any]:
+    """The nodes of the graph of autograd that a tensor was made on."""
+    waiting, seen = [getattr(tensor, "grad_fn", None)], set()
+    while waiting:
+        if (node := waiting.pop()) is not None and node not in seen:
+            seen.add(node)
+            waiting += [before for before, _ in node.next_functions]
+            yield node
+
+
 def _in_checkpoint() -> bool:
     """Whether torch's checkpointing called what runs now."""
     frame: Any = sys._getframe()

@@ -26,9 +26,8 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.hooks import hooked
 from headprune_lib.messages import one_line
-from headprune_lib.pruning import renumbered
+from headprune_lib.pruning import check_not_masked, renumbered
 from headprune_lib.slicing import (
     RECORD,
     Record,
@@ -414,11 +413,7 @@ def unprune_heads(
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     whole = _made_again(model)
     blocks = find_heads(model)
-    if hooked(block.part(model, "output") for block in blocks):
-        raise RuntimeError(
-            "the model is masked or measured right now (masked_heads, a sweep), which a new model "
-            "would not be: put its heads back before or after the with block"
-        )
+    check_not_masked(model, blocks)
     # torch makes each parametrized module (weight_norm in wav2vec 2.0) a class of its own
     classes = {path: type_before_parametrizations(module) for path, module in whole.named_modules()}
     for path, module in model.named_modules():

@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import transformers
-from torch import nn
+from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.pytorch_utils import Conv1D
 
@@ -499,6 +499,11 @@ def group_size(core: Any, spec: AttentionSpec, n_heads: int) -> int:
 def rows_of(projection: Any) -> int:
     """How many numbers a projection returns."""
     return projection.nf if isinstance(projection, Conv1D) else projection.out_features
+
+
+def matrix_of(projection: Any) -> Tensor:
+    """The weight of a projection, (out, in); a view of it."""
+    return projection.weight.T if isinstance(projection, Conv1D) else projection.weight
 
 
 def columns_of(projection: Any) -> int:

@@ -182,22 +182,15 @@ def ensure_device(model: nn.Module, device: str | torch.device | None) -> torch.
 
 
 def to_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
-    """A batch as :func:`check_batch` takes it, its tensors on a device.
-
-    A copy to a GPU goes through pinned memory and is not waited for, so that it takes place while
-    the GPU still computes what it was given before.
-    """
-    batch = check_batch(batch)
+    """A batch as :func:`check_batch` takes it, its tensors on a device."""
+    moved = check_batch(batch)
     to_gpu = torch.device(device).type == "cuda"
-
-    def moved(value: Any) -> Any:
-        if not isinstance(value, Tensor):
-            return value
-        if to_gpu and not value.is_cuda:
-            return value.pin_memory().to(device, non_blocking=True)
-        return value if to_gpu else value.to(device)
-
-    return {name: moved(value) for name, value in batch.items()}
+    for name, value in moved.items():
+        if isinstance(value, Tensor) and value.device.type != torch.device(device).type:
+            # pinned and not waited for: it is copied while the GPU still computes what it was given
+            value = value.pin_memory() if to_gpu and not value.is_cuda else value
+            moved[name] = value.to(device, non_blocking=to_gpu)
+    return moved
 
 
 def on_device(model: nn.Module, batches: Iterable[Batch], device: Device) -> Iterator[Batch]:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from headprune_lib.example_inputs import Inputs, example_inputs
-from headprune_lib.hooks import removed_after, state_of
+from headprune_lib.hooks import graph_nodes, removed_after, state_of
 from headprune_lib.messages import one_line
 from headprune_lib.slicing import OUTSIDE, head_rows, keep_heads
 from headprune_lib.specs import (
@@ -442,7 +442,7 @@ def keys_read(
     Args:
         others: paths of modules that may read, too; ``""`` stands for the model.
     """
-    makers: dict[Tensor, str] = {}
+    makers: dict[Any, str] = {}
     readers: dict[str, set[str]] = {}
 
     def begin(path: str, _module: nn.Module, _inputs: tuple, output: Tensor) -> Tensor:
@@ -466,8 +466,10 @@ def keys_read(
         read(path, output)
 
     def read(path: str, tensor: Any) -> None:
-        for maker in {makers[leaf] for leaf in _leaves(tensor) if leaf in makers} - {path}:
-            readers.setdefault(maker, set()).add(path)
+        for node in graph_nodes(tensor):
+            maker = makers.get(getattr(node, "variable", None))  # of a leaf
+            if maker not in (None, path):
+                readers.setdefault(maker, set()).add(path)
 
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     handles: list[RemovableHandle] = []
@@ -493,18 +495,6 @@ def keys_read(
             for parameter in learned:
                 parameter.requires_grad_()
     return readers
-
-
-def _leaves(tensor: Any) -> Iterator[Tensor]:
-    """The leaves of the graph that a tensor was made on."""
-    waiting, seen = [getattr(tensor, "grad_fn", None)], set()
-    while waiting:
-        if (node := waiting.pop()) is None or node in seen:
-            continue
-        seen.add(node)
-        waiting += [before for before, _ in node.next_functions]
-        if (leaf := getattr(node, "variable", None)) is not None:
-            yield leaf
 
 
 @contextmanager
