@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -86,6 +87,13 @@ def verify(
     reasons: list[str] = []
     for names in candidates:
         try:
+            for part in names.of_module(module).projections:
+                made = attrgetter(path := getattr(names, part))(module)
+                if not isinstance(made, nn.Module):
+                    raise NotAttention(
+                        f"{part}={path!r} is a {type(made).__name__} and no module: heads are masked "
+                        "and removed at linear layers, so write the projection as an nn.Linear"
+                    )
             trial = _Trial(module, layer_at(module, "", names), call)
             context = trial.check_masking()
         except Exception as error:  # whatever the module's own code makes of it
