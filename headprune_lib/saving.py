@@ -117,8 +117,8 @@ def load_pruned(
     """The model in a folder or on the Hub, with the heads that it was saved with.
 
     Loads what :func:`save_pruned`, ``save_pretrained`` or ``Trainer`` wrote of a pruned model, of a
-    part of one, or of a model that holds one. The model is in evaluation mode. Its weights are read
-    into a model without memory that has its heads removed already.
+    part of one, or of a model that holds one. The model is in evaluation mode. Weights go
+    straight into a model that has its heads removed already.
 
     Args:
         name: a folder, or the name of a model on the Hub.
