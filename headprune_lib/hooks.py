@@ -1,4 +1,4 @@
-"""Hooks on modules, under torch.compile and checkpointing too; what modules did, and how they were."""
+"""Hooks on modules, under torch.compile and checkpointing too; what modules did and were."""
 
 from __future__ import annotations
 
