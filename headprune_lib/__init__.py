@@ -60,34 +60,22 @@ __all__ = [
 
 __version__ = version("headprune")
 
-_HOMES = {
-    "all_but_one": "ablation",
-    "example_importance": "criteria.gradient",
-    "export_gguf": "export",
-    "export_onnx": "export",
-    "export_transformers": "export",
-    "find_heads": "discovery",
-    "fold_gates": "mask_tuning",
-    "head_importance": "scoring",
-    "head_mask": "masking",
-    "import_fairseq": "fairseq_import",
-    "load_pruned": "saving",
-    "masked_heads": "masking",
-    "one_head_ablation": "ablation",
-    "ones_mask": "masking",
-    "order_mask": "selection",
-    "prune_heads": "pruning",
-    "prune_mask": "selection",
-    "prune_schedule": "selection",
-    "rank_heads": "selection",
-    "register_attention": "specs",
-    "register_criterion": "criteria",
-    "save_pruned": "saving",
-    "score_heads": "scoring",
-    "tune_mask": "mask_tuning",
-    "uniform_mask": "selection",
-    "unprune_heads": "saving",
+_NAMES = {
+    "ablation": "all_but_one one_head_ablation",
+    "criteria": "register_criterion",
+    "criteria.gradient": "example_importance",
+    "discovery": "find_heads",
+    "export": "export_gguf export_onnx export_transformers",
+    "fairseq_import": "import_fairseq",
+    "mask_tuning": "fold_gates tune_mask",
+    "masking": "head_mask masked_heads ones_mask",
+    "pruning": "prune_heads",
+    "saving": "load_pruned save_pruned unprune_heads",
+    "scoring": "head_importance score_heads",
+    "selection": "order_mask prune_mask prune_schedule rank_heads uniform_mask",
+    "specs": "register_attention",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _FORMER = {"cut_heads": "head_mask", "full_mask": "ones_mask", "prune_order": "rank_heads"}
 
 

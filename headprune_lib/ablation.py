@@ -1,14 +1,10 @@
 """Sweeps that cut one head, or all heads of a layer but one, and reuse what no cut changes.
 
-What has ended before an attention module runs cannot depend on that module's heads: layers below
-it, and for the decoder's heads all of the encoder, return what they returned without the cut. So do
-the decoder's keys and values of the encoder's states, where the encoder itself is not cut. And a
-head's contribution to the output projection is linear, so the attention itself runs once for all
-its heads. For each cut only the rest of its layer and what comes after is computed.
-
-With L layers of equal cost, each cut costs (L - 1)/2 of them and the feed-forward part of one, where
-plain masking costs L: 0.53 of it at L = 6, and 0.44 for an encoder-decoder of 6 and 6 layers, the
-products with all words of the vocabulary left out (``headprune bench sweeps`` times a translator).
+What ends before an attention module runs does not depend on that module's heads: layers below it,
+all of the encoder for the decoder's heads, and the keys and values made of the encoder's states. A
+head's contribution to the output projection is linear, so attention itself runs once for all heads.
+With L layers of equal cost each cut costs (L - 1)/2 of them and the feed-forward part of one, where
+plain masking costs L: 0.53 of it at L = 6, and 0.44 for an encoder-decoder of 6 and 6 layers.
 """
 
 from __future__ import annotations
@@ -20,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
-from transformers.pytorch_utils import Conv1D
 from transformers.utils import ModelOutput
 
 from headprune_lib.discovery import find_heads
 from headprune_lib.hooks import record_outputs, replace_outputs
 from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask
 from headprune_lib.pruning import not_plain
-from headprune_lib.specs import AttentionLayer
+from headprune_lib.specs import AttentionLayer, matrix_of
 from headprune_lib.utils import (
     Batch,
     Device,
@@ -148,11 +143,7 @@ def masked_logits(
 
 @contextmanager
 def _for_one_batch(model: nn.Module, batch: Batch, device: Device) -> Iterator[Batch]:
-    """The batch on the device, while the model is ready for it.
-
-    Entered anew for each batch: a generator that yields from inside would leave the model in
-    evaluation mode, and gradients off, for whatever its caller does next.
-    """
+    """The batch on the device, while the model is ready for it."""
     batch = to_device(batch, ensure_device(model, device))
     # no_grad, for inference mode's tensors could not be changed in place by the caller
     with eval_mode(model), torch.no_grad():
@@ -184,9 +175,14 @@ def _ablate_batch(
         whole = _Pass(model, blocks)
         with whole.recorded():
             uncut = run()
-        if reduce is None:
-            _check_size(uncut, sum(len(block.kept_heads) for block in blocks))
-        if whole.can_be_reused():
+        n_heads = sum(len(block.kept_heads) for block in blocks)
+        if reduce is None and (needed := uncut.nbytes * n_heads) > _MOST_BYTES:
+            raise ValueError(
+                f"the logits of this batch {tuple(uncut.shape)} under each of {n_heads} cuts would "
+                f"take {needed / 2**30:.1f} GiB: give reduce=(outputs, batch), such as "
+                "headprune_lib.losses.default_loss(model), or smaller batches"
+            )
+        if all(map(whole.can_be_reused, blocks)):
             for block in blocks:
                 heads = [(block.kind, block.layer, head) for head in block.kept_heads]
                 if not whole.calls[_path(block, "output")].times:
@@ -205,16 +201,6 @@ def _ablate_batch(
     return uncut, cut
 
 
-def _check_size(logits: Tensor, n_heads: int) -> None:
-    needed = logits.numel() * logits.element_size() * n_heads
-    if needed > _MOST_BYTES:
-        raise ValueError(
-            f"the logits of this batch {tuple(logits.shape)} under each of {n_heads} cuts would "
-            f"take {needed / 2**30:.1f} GiB: give reduce=(outputs, batch), such as "
-            "headprune_lib.losses.default_loss(model), or smaller batches"
-        )
-
-
 def _path(block: AttentionLayer, part: str) -> str:
     return ".".join(filter(None, (block.path, getattr(block.spec, part))))
 
@@ -224,17 +210,11 @@ def _states(output: Any) -> Any:
     return output[0] if isinstance(output, tuple | list | ModelOutput) and output else output
 
 
-def _product(projection: Any, context: Tensor, columns: slice) -> Tensor:
-    transposed = isinstance(projection, Conv1D)  # (in, out) where a linear layer has (out, in)
-    weight = projection.weight.T if transposed else projection.weight
-    return nn.functional.linear(context[..., columns], weight[:, columns])
-
-
 class _Pass:
     """What modules did in the uncut pass: attention, its parts and all that they lie in."""
 
     def __init__(self, model: nn.Module, blocks: Sequence[AttentionLayer]) -> None:
-        self.model, self.blocks = model, blocks
+        self.model = model
         # what makes keys and values of another side's states
         self.cross = [
             _path(block, part)
@@ -260,11 +240,8 @@ class _Pass:
         modules = [self.model.get_submodule(path) for path in outputs]
         return replace_outputs(modules, list(outputs.values()))
 
-    def can_be_reused(self) -> bool:
-        """Whether each block's part in the pass, and what came before it, can be told apart."""
-        return all(map(self._stands_apart, self.blocks))
-
-    def _stands_apart(self, block: AttentionLayer) -> bool:
+    def can_be_reused(self, block: AttentionLayer) -> bool:
+        """Whether a block's part in the pass, and what came before it, can be told apart."""
         core, output = self.calls[_path(block, "core")], self.calls[_path(block, "output")]
         if output.times > 1 or core.times != output.times:
             return False
@@ -276,8 +253,7 @@ class _Pass:
         if not_plain(projection) is not None:
             return False
         # whether it returned what its output projection's weights make of the heads
-        made = _product(projection, output.inputs[0], slice(None))
-        made = made if projection.bias is None else made + projection.bias
+        made = nn.functional.linear(output.inputs[0], matrix_of(projection), projection.bias)
         returned = output.output if block.spec.core else _states(core.output)
         return close(output.output, made, made) and torch.equal(returned, output.output)
 
@@ -310,7 +286,8 @@ class _Pass:
         core, output = self.calls[_path(block, "core")].output, self.calls[_path(block, "output")]
         projection: Any = block.part(self.model, "output")
         columns = slice(place * block.head_dim, (place + 1) * block.head_dim)
-        projected = _product(projection, output.inputs[0], columns)
+        context, weight = output.inputs[0], matrix_of(projection)
+        projected = nn.functional.linear(context[..., columns], weight[:, columns])
         if how == "cut":
             projected = output.output - projected
         elif projection.bias is not None:

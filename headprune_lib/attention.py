@@ -38,16 +38,9 @@ class Weights(NamedTuple):
     ids: Tensor | None
 
 
-class Recorded(NamedTuple):
-    """What a pass left of a layer: its weights, and the mask that it was given, if it was one.
-
-    Attributes:
-        values: (example, kept head, query, key).
-        mask: what was added to the scores, (example or 1, 1, query or 1, key); None if not known.
-    """
-
-    values: Tensor
-    mask: Tensor | None
+Recorded = tuple[Tensor, Tensor | None]
+"""What a pass left of a layer: weights (example, kept head, query, key), and the mask that was added
+to the scores, (example or 1, 1, query or 1, key), None if not known."""
 
 
 @contextmanager
@@ -131,19 +124,13 @@ def _recording(records: list[Recorded], block: AttentionLayer) -> Callable[..., 
             )
         names = inspect.signature(module.forward).parameters
         named = {**dict(zip(names, args, strict=False)), **kwargs}
-        masks = (x for name, x in named.items() if "mask" in name and _is_added(x, values))
-        records.append(Recorded(values, next(masks, None)))
+        rows, _, n_queries, n_keys = values.shape
+        fitting = {(n, 1, m, n_keys) for n in (1, rows) for m in (1, n_queries)}
+        masks = (x for name, x in named.items() if "mask" in name and isinstance(x, Tensor))
+        added = (x for x in masks if x.is_floating_point() and tuple(x.shape) in fitting)
+        records.append((values, next(added, None)))
 
     return hook
-
-
-def _is_added(mask: Any, values: Tensor) -> bool:
-    """Whether an argument is a mask that is added to scores of this shape."""
-    if not (isinstance(mask, Tensor) and mask.ndim == 4 and mask.is_floating_point()):
-        return False
-    rows, _, n_queries, n_keys = values.shape
-    fits = mask.shape[0] in (1, rows) and mask.shape[2] in (1, n_queries)
-    return fits and mask.shape[1] == 1 and mask.shape[3] == n_keys
 
 
 def read_weights(

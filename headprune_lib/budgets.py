@@ -38,7 +38,7 @@ from headprune_lib.selection import Step
 from headprune_lib.slicing import keep_heads, layer_number
 from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch, ensure_device, eval_mode, model_inputs, seconds_of, to_device
-from headprune_lib.verify import CapturedCall, copied, record
+from headprune_lib.verify import record
 
 Measured = Callable[[HeadTensors], float]
 """Something of the model that a mask would leave: what it costs, or how good it is."""
@@ -173,10 +173,15 @@ def parameters_cost(model: nn.Module) -> Measured:
         for block in blocks:
             heads = _heads_left(block, mask)
             size = block.path, _size_of(block, heads)
-            if len(heads) < len(block.kept_heads):
-                if size not in gone:
-                    gone[size] = _parameters_gone(model.get_submodule(block.path), block, heads)
-                left -= gone[size]
+            if size not in gone:
+                module = model.get_submodule(block.path)
+                without_numbers: dict[int, Any] = {
+                    id(weight): nn.Parameter(torch.empty_like(weight, device="meta"), False)
+                    for weight in module.parameters()
+                }
+                smaller = _smaller(model, block, heads, without_numbers)
+                gone[size] = _n_parameters(module) - _n_parameters(smaller)
+            left -= gone[size]
         return float(left)
 
     return cost
@@ -186,15 +191,14 @@ def _n_parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def _parameters_gone(module: nn.Module, block: AttentionLayer, heads: Sequence[int]) -> int:
-    """How many parameters an attention module loses that is left with these heads alone."""
-    without_numbers: dict[int, Any] = {
-        id(weight): nn.Parameter(torch.empty_like(weight, device="meta"), weight.requires_grad)
-        for weight in module.parameters()
-    }
-    smaller = copy.deepcopy(module, without_numbers)
-    keep_heads(smaller, replace(block, path=""), heads)
-    return _n_parameters(module) - _n_parameters(smaller)
+def _smaller(
+    model: nn.Module, block: AttentionLayer, heads: Sequence[int], memo: dict[int, Any]
+) -> nn.Module:
+    """A copy of an attention module that is left with these heads."""
+    smaller = copy.deepcopy(model.get_submodule(block.path), memo)
+    if len(heads) < len(block.kept_heads):
+        keep_heads(smaller, replace(block, path=""), heads)
+    return smaller
 
 
 def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
@@ -323,7 +327,8 @@ def seconds_cost(
     Raises:
         ValueError: the model does not run on the batch, or not through a layer that loses heads.
     """
-    inputs = model_inputs(model, to_device(batch, ensure_device(model, None)))
+    device = ensure_device(model, None)
+    inputs = model_inputs(model, to_device(batch, device))
     blocks = tuple(
         block for block in find_heads(model) if block.kept_heads and not block.why_not_prunable
     )
@@ -338,10 +343,16 @@ def seconds_cost(
             sizes = _sizes(block, steps)
             shape = alike(model.get_submodule(block.path)), block.kept_heads, frozenset(sizes)
             if shape not in measured:
-                run = partial(model, **inputs)
-                layers = _smaller(model, block, sizes)
-                measured[shape], passes = _timed(run, layers, calls[block.path], rounds)
-                wholes += passes
+                layers = {size: _smaller(model, block, sizes[size], {}) for size in sizes}
+                times: dict[Size, list[float]] = {size: [] for size in sizes}
+                for _ in range(rounds + 1):
+                    wholes.append(seconds_of(partial(model, **inputs), device))
+                    for size, layer in layers.items():
+                        call = copy.deepcopy(calls[block.path])  # which the layer may write to
+                        run = partial(layer, *call.args, **call.kwargs)
+                        times[size].append(seconds_of(run, device))
+                # the first round warms up
+                measured[shape] = {size: statistics.median(times[size][1:]) for size in sizes}
             tables[block.path] = measured[shape]
     return Seconds(statistics.median(wholes), tables, blocks)
 
@@ -355,30 +366,3 @@ def _sizes(block: AttentionLayer, steps: Sequence[Step]) -> dict[Size, list[int]
         left = [head for head in left if head not in gone]
         sizes.setdefault(_size_of(block, left), left)
     return sizes
-
-
-def _smaller(
-    model: nn.Module, block: AttentionLayer, sizes: dict[Size, list[int]]
-) -> dict[Size, nn.Module]:
-    """A copy of a layer for each size."""
-    copies = {size: copy.deepcopy(model.get_submodule(block.path)) for size in sizes}
-    for size, keep in sizes.items():
-        if len(keep) < len(block.kept_heads):
-            keep_heads(copies[size], replace(block, path=""), keep)
-    return copies
-
-
-def _timed(
-    run: Callable[[], Any], layers: dict[Size, nn.Module], call: CapturedCall, rounds: int
-) -> tuple[dict[Size, float], list[float]]:
-    """The median seconds of a layer in each size, and those of passes of the model between them."""
-    times: dict[Size, list[float]] = {size: [] for size in layers}
-    passes: list[float] = []
-    device = next(next(iter(layers.values())).parameters()).device
-    for _ in range(rounds + 1):
-        passes.append(seconds_of(run, device))
-        for size, layer in layers.items():
-            args, kwargs = copied((call.args, call.kwargs))
-            times[size].append(seconds_of(partial(layer, *args, **kwargs), device))
-    # the first round warms up
-    return {size: statistics.median(taken[1:]) for size, taken in times.items()}, passes[1:]

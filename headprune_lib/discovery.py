@@ -38,7 +38,7 @@ from headprune_lib.specs import (
     rows_of,
 )
 from headprune_lib.utils import Batch, check_batch
-from headprune_lib.verify import CapturedCall, Verified, as_it_was, capture_calls, keys_read, verify
+from headprune_lib.verify import Verified, as_it_was, capture_calls, keys_read, verify
 
 # What transformers' classes and others' call the parts of attention, the most common names first.
 # fmt: off
@@ -306,22 +306,32 @@ def _prove(
     given = check_batch(inputs) if inputs is not None else None
     with as_it_was(model):
         calls, passes, problem = capture_calls(model, paths, given)
+    memory.outside = {path: call.keys_from_outside for path, call in calls.items()}
     with as_it_was(model):
-        memory.outside = {path: call.keys_from_outside() for path, call in calls.items()}
         # those that ran come first: what they prove holds of modules alike that did not run
         for path in sorted(paths, key=lambda path: path not in calls):
-            module, names, call = modules[path], candidates.get(path), calls.get(path)
-            key: tuple = (*alike(module), names)
-            by_call = key if call is None else (*key, call.arguments_by_head())
+            module, specs, call = modules[path], candidates.get(path), calls.get(path)
+            name = type(module).__name__
+            key: tuple = (*alike(module), specs)
+            by_call = key if call is None else (*key, call.by_head)
             if call is not None and by_call not in results:
-                results[by_call] = _result(module, names, call, memory.source)
-                results.setdefault(key, results[by_call])
+                source = "registered" if specs is None and name in REGISTERED else memory.source
+                entry = specs is None
+                try:
+                    found = verify(module, specs or (ATTENTION_SPECS[name],), call, entry=entry)
+                    result: Any = replace(found, limits={"source": source, **found.limits})
+                except NotAttention as reason:
+                    other = "its class is named like a known one and runs other code: "
+                    by_entry = "as registered: " if name in REGISTERED else other
+                    result = f"{by_entry if entry else ''}{reason}"
+                results[by_call] = result
+                results.setdefault(key, result)
             result = results.get(by_call)
             if isinstance(result, Verified):
                 memory.verified[path] = result
             elif result is not None:
                 memory.refused[path] = result
-            elif names is not None or type(module).__name__ not in REGISTERED:
+            elif specs is not None or name not in REGISTERED:
                 # what was taught and does not run is taken at its word
                 memory.refused[path] = (
                     "it did not run on random inputs, so nothing about it could be proved"
@@ -332,23 +342,6 @@ def _prove(
         path for path, names in candidates.items() if path not in calls and not names[0].makes_keys
     ]
     return passes
-
-
-def _result(
-    module: nn.Module, candidates: tuple[AttentionSpec, ...] | None, call: CapturedCall, source: str
-) -> Verified | str:
-    """What holds of a module that was read, or of the entry of its class; or why nothing does."""
-    name = type(module).__name__
-    try:
-        names = candidates or (ATTENTION_SPECS[name],)
-        verified = verify(module, names, call, entry=candidates is None)
-    except NotAttention as reason:
-        if candidates:
-            return str(reason)
-        other = "its class is named like a known one and runs other code"
-        return f"{'as registered' if name in REGISTERED else other}: {reason}"
-    source = "registered" if candidates is None and name in REGISTERED else source
-    return replace(verified, limits={"source": source, **verified.limits})
 
 
 def alike(module: nn.Module) -> tuple:
@@ -451,12 +444,7 @@ def _told(modules: Modules, refused: dict[str, str]) -> str:
 
 
 def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) -> dict[str, str]:
-    """The kind of each attention module: what its keys come from, and which tower it stands in.
-
-    Args:
-        paths: of all attention modules of the model.
-        outside: of those that were seen running, whether their keys come from outside.
-    """
+    """The kind of each attention module: what its keys come from, and which tower it stands in."""
     two_sided = bool(getattr(getattr(modules[""], "config", None), "is_encoder_decoder", False))
     plain = "enc-enc" if two_sided else "self"
     kinds: dict[str, str] = {}
@@ -510,11 +498,7 @@ def _looks_like_attention(module: nn.Module) -> bool:
 
 
 def _read(modules: Modules, path: str) -> tuple[str, tuple[AttentionSpec, ...]]:
-    """The path of a module with its output projection, and what its parts may be.
-
-    Raises:
-        NotAttention: parts that are not there or are of another make; says which.
-    """
+    """The path of a module with its output projection, and what its parts may be."""
     core, inputs = modules[path], _projections_in(modules[path])
     outer, _, name = path.rpartition(".")
     holders = [(path, "", list(_outputs_in(core)))]

@@ -1,14 +1,9 @@
 """Derivatives of each example's loss in the heads' gates, and the proof that they are right.
 
-A gate multiplies a head's output where it enters the output projection. The loss is summed over a
-batch, so that one backward pass gives the derivative of every example's own loss.
-
 Code that detaches, computes without gradients or brings a backward pass of its own may give another
-gradient. Where such code is seen, the gradient is compared with finite differences before it is
-believed. Differences are exact to what two extrapolations of them differ by, to the measured noise
-of the losses, and to kinks. A gradient may lose half of the digits that the losses have
-(``unit ** 0.5``: 1.5e-8 in float64, 3.5e-4 in float32): rounding in a backward pass takes far
-fewer, errors in code far more. These bounds are computed, and so the same on every processor.
+gradient. Where such code is seen, the gradient is compared with finite differences, whose bounds are
+computed. A gradient may lose half of the digits that the losses have (``unit ** 0.5``: 1.5e-8 in
+float64, 3.5e-4 in float32): rounding in a backward pass takes far fewer, errors in code far more.
 """
 
 from __future__ import annotations
@@ -20,6 +15,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,7 +26,8 @@ from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.losses import NOTHING_COUNTS, Loss, default_loss, n_labels
+from headprune_lib.hooks import graph_nodes
+from headprune_lib.losses import Loss, default_loss
 from headprune_lib.masking import gated
 from headprune_lib.messages import one_line
 from headprune_lib.specs import AttentionLayer
@@ -106,7 +103,7 @@ def gate_gradients(
 
 
 class _OpenGates:
-    """Gates of a block's heads that are 1 and want a gradient, one for each row and position.
+    """Gates of a block's heads that are 1 and want a gradient, (1, row, position, head).
 
     They are made when the block runs. Layers that share a module share them, and what activation
     checkpointing repeats finds them again.
@@ -117,11 +114,9 @@ class _OpenGates:
         self.by_shape: dict[torch.Size, Tensor] = {}
 
     def __call__(self, context: Tensor) -> Tensor:
-        """Gates of shape (1, row, position, head) for the output projection's input."""
         shape = context.shape[:-1]
         if shape not in self.by_shape:
-            gates = torch.ones(1, *shape, self.n_heads, dtype=context.dtype, device=context.device)
-            self.by_shape[shape] = gates.requires_grad_()
+            self.by_shape[shape] = context.new_ones(1, *shape, self.n_heads, requires_grad=True)
         return self.by_shape[shape]
 
 
@@ -242,17 +237,6 @@ def differentiable_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> 
     return losses
 
 
-def check_labelled(model: nn.Module, batches: Sequence[Batch], loss: Loss | None) -> None:
-    """Raises ValueError where no label of any batch counts: of no loss there is no order."""
-    # a loss of one's own says itself what counts, and no labels at all are refused elsewhere
-    labelled = [batch for batch in batches if isinstance(batch.get("labels"), Tensor)]
-    if loss is not None or not labelled:
-        return
-    usual = default_loss(model)
-    if not any(n_labels(usual, batch) for batch in labelled):
-        raise ValueError(f"there is no loss to score heads by: {NOTHING_COUNTS}")
-
-
 def check_unused(
     model: nn.Module, batch: Batch, loss: Loss | None, unused: Sequence[AttentionLayer]
 ) -> None:
@@ -327,15 +311,9 @@ class _Watch(TorchFunctionMode):
 
     def look_back(self, losses: Tensor) -> None:
         """Look for backward passes that are no part of PyTorch on the way back from the losses."""
-        waiting, known = [losses.grad_fn], set()
-        while waiting and not self.seen:
-            node = waiting.pop()
-            if node is None or node in known:
-                continue
-            known.add(node)
-            if isinstance(node, BackwardCFunction):
-                self.seen = f"{type(node).__name__} is a backward pass of its own"
-            waiting += [further for further, _ in node.next_functions]
+        own = next((n for n in graph_nodes(losses) if isinstance(n, BackwardCFunction)), None)
+        if own is not None and not self.seen:
+            self.seen = f"{type(own).__name__} is a backward pass of its own"
 
 
 def _running_line() -> str:
@@ -417,10 +395,9 @@ def _compare(
 ) -> tuple[str, float]:
     """What is wrong with the gradients, if anything, and what the differences are exact to.
 
-    A float64 copy of the model tells a wrong gradient from a rounded one; while it lasts, it takes
-    twice the memory of float32 weights. Where there is none (no memory, operators without
-    float64), or where it computes another gradient than the model, the model's own differences
-    decide.
+    A copy of the model in float64 (on Apple's GPUs in float32) tells a wrong gradient from a rounded
+    one. Where there is none (no memory, operators of one precision), or where it computes another
+    gradient than the model, the model's own differences decide.
     """
     unit = max(rounding(model), torch.finfo(torch.float64).eps)
     device = next(model.parameters()).device.type
@@ -436,12 +413,12 @@ def _compare(
                 for name, x in batch.items()
             }
             exact = _slopes(gate_gradients(copied, inputs, blocks, loss, checked=False))
-            problem, bound = _differences(copied, inputs, loss, blocks, exact, eps)
+            problem, bound = _differences(_Losses(copied, inputs, loss, blocks), exact, eps)
             apart = (slopes - exact).norm(dim=0) * _weights(exact, unit)
             speaks_for_model = bound <= _TELLING and float(apart.square().mean()) <= unit
             if problem or speaks_for_model:
                 return problem, bound
-    return _differences(model, batch, loss, blocks, slopes, unit)
+    return _differences(_Losses(model, batch, loss, blocks), slopes, unit)
 
 
 def _slopes(gradients: Sequence[Tensor]) -> Tensor:
@@ -452,37 +429,42 @@ def _slopes(gradients: Sequence[Tensor]) -> Tensor:
 def _weights(slopes: Tensor, unit: float) -> Tensor:
     """(head,): one over each head's slopes, so that an error in a small head counts as much.
 
-    The slopes of a head that is far smaller than the largest are mostly rounding: its weight is
-    that of a head ``unit ** (1 / 3)`` as large as the largest.
+    Slopes of less than ``unit ** (1 / 3)`` of the largest are mostly rounding.
     """
     sizes = slopes.norm(dim=0)
     return 1 / sizes.clamp(min=max(unit ** (1 / 3) * float(sizes.max()), 1e-300))
 
 
-@torch.no_grad()
-def _differences(
-    model: nn.Module,
-    batch: Batch,
-    loss: Loss | None,
-    blocks: Sequence[AttentionLayer],
-    slopes: Tensor,
-    unit: float,
-) -> tuple[str, float]:
+@dataclass
+class _Losses:
+    """Each example's loss, in float64, some way along a direction of all gates, from 1."""
+
+    model: nn.Module
+    batch: Batch
+    loss: Loss | None
+    blocks: Sequence[AttentionLayer]
+
+    def __call__(self, direction: Tensor, step: float) -> Tensor:
+        gates = (1 + step * direction).split([len(block.kept_heads) for block in self.blocks])
+        with torch.no_grad(), gated(self.model, gates, self.blocks):
+            return example_losses(self.model, self.batch, self.loss).cpu().double()
+
+
+def _differences(losses: _Losses, slopes: Tensor, unit: float) -> tuple[str, float]:
     """What finite differences say against the slopes, if anything, and what they are exact to.
 
     Two directions are tried: all gates alike, then those of small heads more. ``unit`` is the
     relative rounding of one operation; the exactness is a part of the slopes' norm, and infinite
     where losses or slopes are.
     """
-    n_heads = [len(block.kept_heads) for block in blocks]
-
-    def losses(direction: Tensor, step: float) -> Tensor:
-        with gated(model, (1 + step * direction).split(n_heads), blocks):
-            return example_losses(model, batch, loss).cpu().double()
-
     generator = torch.Generator().manual_seed(0)
     signs = torch.randint(0, 2, slopes.shape[1:], generator=generator).double() * 2 - 1
-    noise, at = _noise(losses, signs, unit)
+    # Fourth differences of close values are rounding alone, since what is smooth is gone; their
+    # variance is 8! / 4!**2 = 70 times that of a value (Moré and Wild 2011).
+    spacing = 8 * max(unit, torch.finfo(torch.float32).eps)  # code may round to float32 anywhere
+    values = torch.stack([losses(signs, place * spacing) for place in range(-3, 4)])
+    variance, at = float(values.diff(n=4, dim=0).square().sum(1).mean() / 70), values[3]
+    noise = max(variance**0.5, unit * float(at.norm()))
     if not (math.isfinite(noise) and slopes.isfinite().all()):
         return "", math.inf
     unit = max(unit, noise / max(float(at.norm()), noise)) if noise else unit
@@ -505,38 +487,20 @@ def _differences(
     return "", exact
 
 
-def _noise(
-    losses: Callable[[Tensor, float], Tensor], direction: Tensor, unit: float
-) -> tuple[float, Tensor]:
-    """What rounding adds to the losses of one pass (its norm over examples), and the losses.
-
-    Fourth differences of close values are rounding alone, since what is smooth is gone; their
-    variance is 8! / 4!**2 = 70 times that of a value (Moré and Wild 2011).
-    """
-    spacing = 8 * max(unit, torch.finfo(torch.float32).eps)  # code may round to float32 anywhere
-    values = torch.stack([losses(direction, place * spacing) for place in range(-3, 4)])
-    variance = float(values.diff(n=4, dim=0).square().sum(1).mean() / 70)
-    return max(variance**0.5, unit * float(values[3].norm())), values[3]
-
-
 def _derivative(
-    losses: Callable[[Tensor, float], Tensor],
-    direction: Tensor,
-    at: Tensor,
-    noise: float,
-    unit: float,
-    enough: float,
+    losses: _Losses, direction: Tensor, at: Tensor, noise: float, unit: float, enough: float
 ) -> tuple[Tensor, float]:
     """Each example's derivative along a direction of the gates, and what its norm is exact to.
 
     Central differences at halved steps are extrapolated (Richardson), and are exact to what two
-    extrapolations differ by, to rounding, and to kinks: these bend the loss, by which the sides'
-    differences differ, more than in proportion to the step. The first step is that at which smooth
-    bends and rounding count alike; where there are kinks or jumps, shorter ones are more exact. They
-    are tried until the derivative is exact ``enough``. ``at`` are the losses with all gates open.
+    extrapolations differ by, to the noise of the losses, and to kinks: these bend the loss, by which
+    the sides' differences differ, more than in proportion to the step. Steps are halved until the
+    derivative is exact ``enough``. ``at`` are the losses with all gates open.
     """
     best, bound = torch.full_like(at, math.nan), math.inf
-    step = 2.0 ** math.floor(math.log2(min(unit**0.2, 0.5)))
+    step = 2.0 ** math.floor(
+        math.log2(min(unit**0.2, 0.5))
+    )  # smooth bends and rounding count alike
     odd: list[Tensor] = []
     even: list[Tensor] = []
     while len(odd) < 3 or (bound > enough and 2 * noise / step < bound and step > unit):

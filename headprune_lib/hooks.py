@@ -1,12 +1,11 @@
-"""Hooks on modules: each of them runs, and for one user; what modules did, and how they were."""
+"""Hooks on modules, under torch.compile and checkpointing too; what modules did and were."""
 
 from __future__ import annotations
 
 import itertools
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -17,76 +16,40 @@ from torch import Tensor, nn
 from torch.utils import checkpoint
 from torch.utils.hooks import RemovableHandle
 
-
-@dataclass(eq=False, frozen=True)
-class _Hold:
-    """What one ``with`` block keeps to its thread: modules with all that is in them."""
-
-    thread: int
-    modules: frozenset[nn.Module]
-    hooked: frozenset[nn.Module]
-
-
-_HOLDS: list[_Hold] = []
-_LOCK = threading.RLock()
+_HOOKED: list[frozenset[nn.Module]] = []
+"""Modules with the library's hooks on, an entry for each use."""
 _EAGER: list[Any] = []  # the stance of torch.compile, while any hook is on
 
 
 @contextmanager
-def claimed(modules: Iterable[nn.Module], *, hooked: bool = False) -> Iterator[None]:
-    """Inside, no other thread may change these modules, or what is in them, by this library.
-
-    May be nested.
-
-    Raises:
-        RuntimeError: another thread masks or measures a model that holds one of these modules; the
-            two would see each other's hooks.
-    """
-    outer = frozenset(modules)
-    inside = frozenset(inner for module in outer for inner in module.modules())
-    hold = _Hold(threading.get_ident(), inside, outer if hooked else frozenset())
-    with _LOCK:
-        for other in _HOLDS:
-            if other.thread != hold.thread and (shared := other.modules & inside):
-                raise RuntimeError(
-                    "another thread masks or measures this model "
-                    f"({type(next(iter(shared))).__name__}) right now: masks are part of a model "
-                    "while they last, so the threads would disturb each other. Give each thread a "
-                    "copy.deepcopy of the model, or take turns with a lock"
-                )
-        _HOLDS.append(hold)
-        _set_stance()
-    try:
-        yield
-    finally:
-        with _LOCK:
-            _HOLDS.remove(hold)
-            _set_stance()
-
-
-def hooking(modules: Iterable[nn.Module]) -> AbstractContextManager[None]:
-    """As :func:`claimed`, for modules with hooks: inside, compiled code is passed over.
+def hooking(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Inside, these modules may have hooks, and compiled code is passed over.
 
     What :func:`torch.compile` made does not look for hooks that were added since, so all of it runs
     as plain Python here, in every form (``torch.compile(model)``, ``model.compile()``, a function
     around the model). It is used again afterwards.
     """
-    return claimed(modules, hooked=True)
+    use = frozenset(modules)
+    _HOOKED.append(use)
+    _set_stance()
+    try:
+        yield
+    finally:
+        _HOOKED.remove(use)
+        _set_stance()
 
 
 def hooked(modules: Iterable[nn.Module]) -> bool:
     """Whether the library's hooks are on any of these modules right now."""
-    with _LOCK:
-        return any(module in hold.hooked for module in modules for hold in _HOLDS)
+    return any(module in use for module in modules for use in _HOOKED)
 
 
 def _set_stance() -> None:
     """Compiled code is passed over while any hook is on: blocks need not end in order."""
-    wanted = any(hold.hooked for hold in _HOLDS)
-    if wanted and not _EAGER:
+    if _HOOKED and not _EAGER:
         _EAGER.append(torch.compiler.set_stance("force_eager"))
         _EAGER[0].__enter__()
-    elif _EAGER and not wanted:
+    elif _EAGER and not _HOOKED:
         _EAGER.pop().__exit__(None, None, None)
 
 
@@ -136,8 +99,7 @@ def changed_inputs(
     a copy of a model that is made inside is free after it.
 
     Raises:
-        RuntimeError: as of :func:`hooking`; and, in the backward pass, where a pass that was made
-            outside is repeated inside.
+        RuntimeError: in the backward pass, where a pass that was made outside is repeated inside.
     """
     use = _Use(modules, changes)
     try:
@@ -156,7 +118,6 @@ class _Use:
 
     def __init__(self, modules: Sequence[nn.Module], changes: Sequence[Change | None]) -> None:
         self.modules, self.changes = modules, changes
-        self.began_in = _running_backward()
         self.over = False
 
     @contextmanager
@@ -193,7 +154,7 @@ class _Use:
             return True
         if self.over:  # a copy of the model that was made inside keeps the hooks
             return False
-        if self.in_backward() and _in_checkpoint():
+        if _in_backward() and _in_checkpoint():
             raise RuntimeError(
                 "activation checkpointing repeats, inside this masked_heads block, a pass that was "
                 "made outside, and the mask would change its gradients. Call backward() outside "
@@ -205,7 +166,7 @@ class _Use:
         """The function, run under the hooks again wherever a backward pass repeats it."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            if not self.in_backward() or self in _REPEATED.get():
+            if not _in_backward() or self in _REPEATED.get():
                 return function(*args, **kwargs)
             token = _REPEATED.set((*_REPEATED.get(), self))
             try:
@@ -215,10 +176,6 @@ class _Use:
                 _REPEATED.reset(token)
 
         return run
-
-    def in_backward(self) -> bool:
-        """Whether this thread is in a backward pass that began inside the block, or after it."""
-        return _running_backward() not in (-1, self.began_in)
 
 
 _REPEATED: ContextVar[tuple[_Use, ...]] = ContextVar("repeated", default=())
@@ -249,12 +206,19 @@ def _under_lasting(function: Callable[..., Any]) -> Callable[..., Any]:
 def _last(use: _Use, lasts: bool) -> None:
     """From now on what is checkpointed is, or is not, repeated under the hooks of this use."""
     module: Any = checkpoint
-    with _LOCK:
-        _LASTING.append(use) if lasts else _LASTING.remove(use)
-        module.CheckpointFunction = _Reentrant if _LASTING else _REENTRANT
-        module._checkpoint_without_reentrant_generator = (
-            _not_reentrant if _LASTING else _NOT_REENTRANT
-        )
+    _LASTING.append(use) if lasts else _LASTING.remove(use)
+    module.CheckpointFunction = _Reentrant if _LASTING else _REENTRANT
+    module._checkpoint_without_reentrant_generator = _not_reentrant if _LASTING else _NOT_REENTRANT
+
+
+def graph_nodes(tensor: Any) -> Iterator[Any]:
+    """The nodes of the graph of autograd that a tensor was made on."""
+    waiting, seen = [getattr(tensor, "grad_fn", None)], set()
+    while waiting:
+        if (node := waiting.pop()) is not None and node not in seen:
+            seen.add(node)
+            waiting += [before for before, _ in node.next_functions]
+            yield node
 
 
 def _in_checkpoint() -> bool:
@@ -265,9 +229,8 @@ def _in_checkpoint() -> bool:
     return frame is not None
 
 
-def _running_backward() -> int:
-    """The number of the backward pass that this thread is in; -1 outside of any."""
-    return torch._C._current_graph_task_id()
+def _in_backward() -> bool:
+    return torch._C._current_graph_task_id() != -1
 
 
 @dataclass

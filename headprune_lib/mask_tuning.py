@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.attention import query_mask
 from headprune_lib.discovery import find_heads
 from headprune_lib.hooks import record_outputs
-from headprune_lib.masking import Gate, Heads, HeadTensors, check_mask, gated, ones_mask
+from headprune_lib.masking import Gate, Heads, HeadTensors, check_cut, check_mask, gated, ones_mask
 from headprune_lib.pruning import check_weights
-from headprune_lib.specs import AttentionLayer
+from headprune_lib.specs import AttentionLayer, matrix_of
 from headprune_lib.utils import Batch, Device, eval_mode, in_double, model_inputs, on_device
 
 if TYPE_CHECKING:
@@ -69,7 +68,6 @@ def tune_mask(
     Raises:
         TypeError, ValueError: a mask that does not fit, or has entries other than 0 and 1; no
             batches; an output projection that holds no plain weights.
-        RuntimeError: another thread masks or measures the model.
 
     Example:
         >>> from transformers import BertConfig, BertModel
@@ -80,10 +78,7 @@ def tune_mask(
         >>> gates["self"].shape, gates["self"][0, 1].item()
         (torch.Size([1, 4]), 0.0)
     """
-    gates = {kind: values.detach().double() for kind, values in check_mask(model, mask).items()}
-    for kind, values in gates.items():
-        if not torch.isin(values[~values.isnan()], torch.tensor([0.0, 1.0]).double()).all():
-            raise ValueError(f"mask[{kind!r}] must hold 0 and 1 only: gates are fitted to a cut")
+    gates = {kind: values.double() for kind, values in check_cut(model, mask).items()}
     kept = list(on_device(model, batches, device))
     runs = _runs(model, kept[0])
     blocks = list(runs)
@@ -128,11 +123,9 @@ def fold_gates(model: nn.Module, gates: HeadTensors | Tensor) -> nn.Module:
     blocks = [block for block in find_heads(model) if (_own(checked, block) != 1).any()]
     check_weights(model, blocks, ["output"])
     for block in blocks:
-        projection: Any = block.part(model, "output")
-        weight = projection.weight  # (hidden, heads * width), turned in a Conv1D
-        columns = _own(checked, block).repeat_interleave(block.head_dim).to(weight)
         with torch.no_grad():
-            weight.mul_(columns[:, None] if isinstance(projection, Conv1D) else columns)
+            weight = matrix_of(block.part(model, "output"))  # (hidden, heads * width)
+            weight.mul_(_own(checked, block).repeat_interleave(block.head_dim).to(weight))
     return model
 
 
@@ -201,9 +194,7 @@ class _Fit:
     """
 
     def __init__(self, model: nn.Module, block: AttentionLayer, left: Tensor) -> None:
-        projection: Any = block.part(model, "output")
-        weight = in_double(projection.weight.detach())  # (hidden, column), transposed in a Conv1D
-        weight = weight.T if isinstance(projection, Conv1D) else weight
+        weight = in_double(matrix_of(block.part(model, "output")).detach())  # (hidden, column)
         self.width = block.head_dim
         self.columns = left.repeat_interleave(self.width).to(weight.device)
         self.products = weight[:, self.columns].T @ weight  # (columns left, columns)

@@ -106,6 +106,16 @@ def check_mask(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> HeadTens
     return {kind: _check_entries(kind, values, full[kind]) for kind, values in by_kind.items()}
 
 
+def check_cut(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> HeadTensors:
+    """As :func:`check_mask`, of a mask whose entries must be 0 or 1, without a gradient."""
+    with torch.no_grad():
+        checked = check_mask(model, mask)
+    for kind, values in checked.items():
+        if not ((values == 0) | (values == 1) | values.isnan()).all():
+            raise ValueError(f"mask[{kind!r}] must hold 0 and 1 only: a head is removed or kept")
+    return checked
+
+
 def _check_entries(kind: str, values: Tensor, full: Tensor) -> Tensor:
     if not (values.dtype == torch.bool or values.is_floating_point()):
         raise TypeError(
@@ -242,8 +252,8 @@ def masked_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> Iterat
 
     Raises:
         TypeError, ValueError, IndexError: see :func:`headprune_lib.masking.check_mask`.
-        RuntimeError: another thread masks the model; or a pass that was made outside the block is
-            repeated inside, by activation checkpointing.
+        RuntimeError: a pass that was made outside the block is repeated inside, by activation
+            checkpointing.
 
     Example:
         >>> import torch

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> str:
@@ -28,21 +26,6 @@ def warn_of_former(name: str, new: str) -> None:
     """Warn that a name is a former one, in the line that calls what calls this."""
     message = f"{name} is called {new} now; the former name goes with the next version"
     warnings.warn(message, DeprecationWarning, stacklevel=3)
-
-
-def former_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """A ``__getattr__`` for a module: former names still work, with a DeprecationWarning.
-
-    ``names`` is former name -> the name that the module has now.
-    """
-
-    def find(name: str) -> Any:
-        if name not in names:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        warn_of_former(f"{module}.{name}", names[name])
-        return getattr(sys.modules[module], names[name])
-
-    return find
 
 
 def one_line(error: BaseException, most: int = 300) -> str:

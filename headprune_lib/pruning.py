@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.discovery import find_heads
 from headprune_lib.hooks import hooked, state_of
-from headprune_lib.masking import Heads, HeadTensors, check_mask
+from headprune_lib.masking import Heads, HeadTensors, check_cut
 from headprune_lib.slicing import keep_heads
 from headprune_lib.specs import AttentionLayer, columns_of, rows_of
 
@@ -49,18 +48,9 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
 
     After any error the model is as it was.
     """
-    with torch.no_grad():  # a mask that is learned is read, too
-        mask = check_mask(model, mask)
-    for kind, values in mask.items():
-        if not ((values == 0) | (values == 1) | values.isnan()).all():
-            raise ValueError(f"mask[{kind!r}] must hold 0 and 1 only: a weight is removed or kept")
+    kept = {kind: values.tolist() for kind, values in check_cut(model, mask).items()}
     blocks = find_heads(model)
-    if hooked(block.part(model, "output") for block in blocks):
-        raise RuntimeError(
-            "the model is masked or measured right now (masked_heads, a sweep): its hooks are made "
-            "for the heads that there are. Remove heads before or after the with block"
-        )
-    kept = {kind: values.tolist() for kind, values in mask.items()}
+    check_not_masked(model, blocks)
     keep = [[h for h in block.kept_heads if kept[block.kind][block.layer][h]] for block in blocks]
     changed = [
         (b, heads) for b, heads in zip(blocks, keep, strict=True) if len(heads) < len(b.kept_heads)
@@ -90,6 +80,15 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
     for configuration, name, value in named:
         setattr(configuration, name, value)
     return model
+
+
+def check_not_masked(model: nn.Module, blocks: Iterable[AttentionLayer]) -> None:
+    """Raises RuntimeError where the library's hooks are on, made for the heads that there are."""
+    if hooked(block.part(model, "output") for block in blocks):
+        raise RuntimeError(
+            "the model is masked or measured right now (masked_heads, a sweep); remove its heads, "
+            "or put them back, before or after the with block"
+        )
 
 
 def not_plain(module: nn.Module) -> str | None:

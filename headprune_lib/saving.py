@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import importlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -28,9 +26,8 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.hooks import hooked
 from headprune_lib.messages import one_line
-from headprune_lib.pruning import renumbered
+from headprune_lib.pruning import check_not_masked, renumbered
 from headprune_lib.slicing import (
     RECORD,
     Record,
@@ -42,6 +39,7 @@ from headprune_lib.slicing import (
     write_record,
 )
 from headprune_lib.specs import PRUNED, UnknownArchitecture
+from headprune_lib.utils import staged_path
 
 _OLD_RECORD = "headprune.json"  # beside the weights, before the record was among them
 _OWN_CLASSES = {"PreNormTranslator": "headprune_lib.fairseq_import.convert"}
@@ -102,15 +100,11 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} is not empty; choose a new folder for the pruned model")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    # beside it, for a name is given in one step only within a file system
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as around:
-        staged = Path(around) / "staged"
-        staged.mkdir()  # with the rights that a folder usually has
+    with staged_path(folder) as staged:
+        staged.mkdir()
         yield staged
         if folder.exists():
             folder.rmdir()
-        staged.rename(folder)
 
 
 def load_pruned(
@@ -123,9 +117,8 @@ def load_pruned(
     """The model in a folder or on the Hub, with the heads that it was saved with.
 
     Loads what :func:`save_pruned`, ``save_pretrained`` or ``Trainer`` wrote of a pruned model, of a
-    part of one, or of a model that holds one. The model is in evaluation mode. Its weights are in
-    memory once, in another ``dtype`` too: they are read into a model without memory that has its
-    heads removed already.
+    part of one, or of a model that holds one. The model is in evaluation mode. Weights go
+    straight into a model that has its heads removed already.
 
     Args:
         name: a folder, or the name of a model on the Hub.
@@ -159,11 +152,11 @@ def load_pruned(
             ignore_mismatched_sizes=True,  # refused below, by name
             **options,
         )
-    except MemoryError:
-        raise
     except OSError as error:  # transformers' own for a file that is missing is no narrower
         raise FileNotFoundError(f"{name}: {one_line(error)}") from error
     except Exception as error:  # whatever a class makes of a configuration that cannot be
+        if isinstance(error, MemoryError):
+            raise
         raise ValueError(
             f"{name}: the weights are damaged or do not fit config.json ({one_line(error)})"
         ) from error
@@ -229,11 +222,7 @@ def _is_model(given: Any) -> TypeGuard[type[PreTrainedModel]]:
 
 
 def _records(name: str, variant: str | None, hub: dict[str, Any]) -> dict[str, Record]:
-    """Path in the weights of each projection that has a record -> the record.
-
-    Raises:
-        ValueError: damaged weights or records.
-    """
+    """Path in the weights of each projection that has a record -> the record."""
     files: list[str] = []  # none where transformers must look for others, or miss them
     for plain in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME):
         stem, _, end = plain.rpartition(".")
@@ -271,18 +260,6 @@ def _old_record(name: str, hub: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(
             f"{path} is damaged ({type(error).__name__}: {error}); save the pruned model again"
         ) from error
-    written = record.pop("record_sha256", None), record.get("weights_sha256")
-    with (path.parent / SAFE_WEIGHTS_NAME).open("rb") as weights:
-        now = (
-            hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest(),
-            hashlib.file_digest(weights, "sha256").hexdigest(),
-        )
-    # the oldest have no checksums
-    if any(old not in (None, new) for old, new in zip(written, now, strict=True)):
-        raise ValueError(
-            f"{path} or the weights beside it were changed after they were written: which heads are "
-            "left is not certain. Save the pruned model again"
-        )
     return record
 
 
@@ -315,18 +292,10 @@ def _sliced(
         for module in self.modules():  # those in the file are read already
             module._buffers.pop(RECORD, None)
 
-    def _load_pretrained_model(
-        model: Any, state_dict: Any, checkpoint_files: list[str] | None, load: Any, *args: Any
-    ) -> Any:
-        if state_dict is None and checkpoint_files:
-            state_dict = _stored(checkpoint_files, load.dtype)
-        return model_class._load_pretrained_model(model, state_dict, checkpoint_files, load, *args)
-
     attributes = {
         "__init__": __init__,
         "__module__": model_class.__module__,
         "__qualname__": model_class.__qualname__,
-        "_load_pretrained_model": staticmethod(_load_pretrained_model),
         "_keys_to_ignore_on_load_unexpected": [
             *(model_class._keys_to_ignore_on_load_unexpected or ()),
             RECORD,
@@ -335,44 +304,10 @@ def _sliced(
     return type(model_class)(model_class.__name__, (model_class,), attributes)
 
 
-class _Stored:
-    """A tensor of a file, mapped when it is asked for and only while it is in use.
-
-    transformers maps the whole file at once, which then stays in memory beside weights that are
-    loaded in another ``dtype``.
-    """
-
-    def __init__(self, file: str, key: str) -> None:
-        self.file, self.key = file, key
-
-    def __getitem__(self, index: Any) -> torch.Tensor:
-        with safe_open(self.file, framework="pt") as weights:
-            return weights.get_tensor(self.key)[index]
-
-
-def _stored(files: list[str], dtype: torch.dtype | None) -> dict[str, Any] | None:
-    """The tensors of all files; None where none is converted, or which safetensors does not read."""
-    tensors: dict[str, Any] = {}
-    converted = False
-    for file in files:
-        if not file.endswith(".safetensors"):
-            return None
-        with safe_open(file, framework="pt") as weights:
-            for key in weights.keys():  # noqa: SIM118 (no dictionary)
-                tensors[key] = _Stored(file, key)
-                mapped = weights.get_tensor(key)  # nothing of it is read
-                converted |= mapped.is_floating_point() and dtype not in (None, mapped.dtype)
-    return tensors if converted else None
-
-
 def _placed(
     model: Any, records: Mapping[str, Record], key_mapping: dict[str, str] | None
 ) -> dict[str, Record]:
-    """The records by paths in the model: weights may be stored under the names of another layout.
-
-    Args:
-        records: by the stored path of the projection that has each.
-    """
+    """The records by paths in the model: weights may be stored under the names of another layout."""
     modules, prefix = dict(model.named_modules()), f"{model.base_model_prefix}."
     conversions = get_model_conversion_mapping(model, key_mapping)
     renamings = [one for one in conversions if isinstance(one, WeightRenaming)]
@@ -419,11 +354,7 @@ def _check_shapes(model: nn.Module, again: nn.Module) -> None:
 
 
 def _made_again(model: nn.Module) -> Any:
-    """An unpruned model with random weights, made of the class and the configuration.
-
-    Raises:
-        ValueError: these alone do not make one.
-    """
+    """An unpruned model with random weights; ValueError where class and configuration make none."""
     own: Any = type(model)
     if not isinstance(model, PreTrainedModel):
         adapter = "; merge the adapter first, model = model.merge_and_unload()"
@@ -482,20 +413,17 @@ def unprune_heads(
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     whole = _made_again(model)
     blocks = find_heads(model)
-    if hooked(block.part(model, "output") for block in blocks):
-        raise RuntimeError(
-            "the model is masked or measured right now (masked_heads, a sweep), which a new model "
-            "would not be: put its heads back before or after the with block"
-        )
-    _check_same_parts(model, whole)
-    with suppress(
-        UnknownArchitecture
-    ):  # proved now that its weights are random: zeros tell nothing
-        find_heads(whole)
-    whole, weights = whole.to(model.dtype), dict(model.state_dict())
-    weights = {name: values for name, values in weights.items() if not name.endswith(RECORD)}
-    unpruned = original if original is not None else whole
-    given = dict(unpruned.state_dict())
+    check_not_masked(model, blocks)
+    # torch makes each parametrized module (weight_norm in wav2vec 2.0) a class of its own
+    classes = {path: type_before_parametrizations(module) for path, module in whole.named_modules()}
+    for path, module in model.named_modules():
+        if classes.get(path) is not type_before_parametrizations(module):
+            raise _changed(model, f"{path or 'the model'} is {type(module).__name__}")
+    with suppress(UnknownArchitecture):
+        find_heads(whole)  # proved now that its weights are random: zeros tell nothing
+    whole = whole.to(model.dtype)
+    weights = {k: v for k, v in model.state_dict().items() if not k.endswith(RECORD)}
+    given = (whole if original is None else original).state_dict()
     for name, values in whole.state_dict().items():
         if name not in given or given[name].shape != values.shape:
             found = tuple(given[name].shape) if name in given else "missing"
@@ -504,13 +432,10 @@ def unprune_heads(
                 f"{tuple(values.shape)}: give the model that the heads were removed from"
             )
     for name, places in _places(model, copy.deepcopy(whole)).items():
-        values = weights[name]
-        full = (
-            given[name].to(values).clone()
-            if original is not None
-            else values.new_zeros(given[name].shape)
-        )
-        full.view(-1)[places.to(full.device)] = values
+        full = given[name].to(weights[name]).clone()
+        if original is None:
+            full.zero_()
+        full.view(-1)[places.to(full.device)] = weights[name]
         weights[name] = full
     _fill(whole, model, weights)
     if getattr(model, "generation_config", None) is not None:
@@ -519,21 +444,8 @@ def unprune_heads(
     return whole.train(model.training)
 
 
-def _check_same_parts(model: PreTrainedModel, whole: PreTrainedModel) -> None:
-    """Raises ValueError where a module was put in another's place: weights do not tell."""
-    # torch makes each parametrized module (weight_norm in wav2vec 2.0) a class of its own
-    classes = {path: type_before_parametrizations(module) for path, module in whole.named_modules()}
-    for path, module in model.named_modules():
-        if classes.get(path) is not type_before_parametrizations(module):
-            raise _changed(model, f"{path or 'the model'} is {type(module).__name__}")
-
-
 def _fill(whole: PreTrainedModel, model: PreTrainedModel, weights: dict[str, Tensor]) -> None:
-    """Give the unpruned model its weights, and what the pruned one has besides.
-
-    Raises:
-        ValueError: the class ties weights that are not tied in the pruned model.
-    """
+    """Give the unpruned model its weights, and what the pruned one has besides."""
     whole.load_state_dict({name: values.clone() for name, values in weights.items()}, assign=True)
     whole.tie_weights()
     for name, values in whole.state_dict().items():
@@ -556,9 +468,6 @@ def _places(model: nn.Module, whole: nn.Module) -> dict[str, Tensor]:
 
     The unpruned model's weights become their own places and are pruned in the same way, so that
     nothing here needs to know how an architecture lays its heads out.
-
-    Raises:
-        ValueError: the model differs from the unpruned one in more than that.
     """
     sizes = {name: values.shape for name, values in model.state_dict().items()}
     changed = [n for n, v in whole.state_dict().items() if v.shape != sizes.get(n, v.shape)]

@@ -102,7 +102,6 @@ def head_importance(
         ValueError: an unknown variant or normalisation, no batches, a label outside the classes,
             a loss that is not one number an example, examples that interact, or a head that the
             loss depends on without a gradient (layers quantised for inference).
-        RuntimeError: another thread masks or measures the model.
     """
     variants = {each.variant: name for name, each in CRITERIA.items() if each.variant}
     if variant not in variants:

@@ -1,14 +1,11 @@
 """One attention module's weights, sliced down to some of its heads; and how it runs from then on.
 
-Where heads are left, the module's own code runs, with fewer rows in its weights. Two things it
-cannot do: take something a head (a position bias) that was made for all the heads there once were,
-and reshape zero numbers into zero heads. What replaces them are functions of this module, which a
-copied or unpickled model keeps.
+Where heads are left, the module's own code runs, with fewer rows in its weights. What it cannot do
+(take a position bias that was made for all heads, reshape zero numbers into zero heads) functions of
+this module do, which a copied or unpickled model keeps.
 
-The output projection of each pruned attention module has a buffer that says which heads are left. A
-buffer is saved with the weights, under the module's path there: whatever writes them (a model around
-the pruned one, a model in it, several files, a variant) writes what is gone as well. It lies with a
-projection, and not with the module around, so that maps of devices that name projections place it.
+The output projection of each pruned module has a buffer that says which heads are left, so that
+whatever writes weights (a model around the pruned one, several files, a variant) writes it as well.
 """
 
 from __future__ import annotations
@@ -16,8 +13,10 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -168,11 +167,9 @@ def _features(places: Sequence[int], width: int) -> list[int]:
 
 def _found(module: nn.Module, path: str) -> Any:
     """The submodule, parameter or buffer of this path; None where there is none."""
-    holder, _, name = path.rpartition(".")
-    try:
-        return getattr(module.get_submodule(holder), name, None)
-    except AttributeError:
-        return None
+    with suppress(AttributeError):
+        return attrgetter(path)(module)
+    return None
 
 
 def _keep_entries(module: nn.Module, path: str, axis: int, positions: list[int]) -> None:
@@ -239,10 +236,6 @@ def read_record(values: Tensor) -> Record:
     """
     try:
         record = json.loads(bytes(values.tolist()))
-        if not (all(type(head) is int for head in record["kept"]) and record["found"]):
-            raise TypeError("kept is to be a list of numbers")
-        if not isinstance(record["architecture"]["output"], str):
-            raise TypeError("output is to be a name")
         return {**record, **{part: renamed(record[part]) for part in ("architecture", "found")}}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
@@ -277,19 +270,13 @@ def keep_recorded(model: nn.Module, records: Mapping[str, Record]) -> None:
             raise ValueError(
                 f"heads of {path} were removed, and {type(model).__name__} has no such module"
             )
-        names: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in record["architecture"].items()
-        }
-        try:
-            known = is_known(modules[path])
-            spec = (
-                ATTENTION_SPECS[type(modules[path]).__name__] if known else AttentionSpec(**names)
-            )
-            block = layer_at(model, path, spec, **record["found"])
-        except TypeError as error:
-            raise ValueError(
-                f"{path} has a record that a newer version of the library wrote ({error})"
-            ) from error
+        spec = ATTENTION_SPECS.get(type(modules[path]).__name__)
+        if spec is None or not is_known(modules[path]):
+            names: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in record["architecture"].items()
+            }
+            spec = AttentionSpec(**names)
+        block = layer_at(model, path, spec, **record["found"])
         if record["kept"] != sorted(set(record["kept"]) & set(range(block.n_heads))):
             raise ValueError(f"{record['kept']} are no heads of {path}, which has {block.n_heads}")
         keep_heads(model, block, record["kept"])
@@ -417,9 +404,7 @@ def _attend_with_no_head(
 def layer_number(core: Attention, given: Mapping[str, Any] = MappingProxyType({})) -> int | None:
     """The place of the module's keys and values in a cache; None where it keeps none.
 
-    Args:
-        given: the module's arguments: one that runs in several places of the model (Zamba, HRM) is
-            told in which it runs.
+    Arguments ``given`` tell it of a module that runs in several places (Zamba, HRM).
     """
     number = next((getattr(core, name) for name in _NUMBERS if hasattr(core, name)), None)
     number = given.get("layer_idx", number)
@@ -450,9 +435,6 @@ def _fit_cache(core: Attention, args: tuple, kwargs: dict[str, Any]) -> None:
 
     A layer of it takes its size from the first keys, unless ``StaticCache.early_initialization``
     was told another; ``generate`` tells the configuration's before it prefills in chunks.
-
-    Raises:
-        ValueError: a cache that cannot start anew: one that is exported, or is paged.
     """
     heads, number = len(getattr(core, _LEFT).groups), layer_number(core, kwargs)
     allocators = getattr(kwargs.get("cache"), "layer_to_allocator", {})

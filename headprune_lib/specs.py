@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import transformers
-from torch import nn
+from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.pytorch_utils import Conv1D
 
@@ -144,12 +144,6 @@ class AttentionSpec(_FormerFields):
         for name in ("extra_projections", "per_head"):
             if isinstance(getattr(self, name), str):
                 raise TypeError(f"{name} is {getattr(self, name)!r}; give a tuple of names")
-        handed = self.bias_argument and 0 < (self.bias_output or 0) < self.returns
-        if self.bias_output is not None and not handed:
-            raise ValueError(
-                f"bias_output is {self.bias_output}, bias_argument {self.bias_argument!r}, returns "
-                f"{self.returns}: a returned bias comes after the heads, and an argument hands it on"
-            )
 
     def of_module(self, module: nn.Module) -> AttentionSpec:
         """The entry, without a query's projection where the module's fused one makes all three."""
@@ -246,9 +240,8 @@ def is_released(module: nn.Module) -> bool:
     """Whether a module has an entry and computes attention by the released code of transformers.
 
     A name does not say so: another class may have the same one, and a ``forward`` may be replaced
-    in the class or in the module. So the class must be the one that transformers has under its name,
-    and the functions must have been compiled from its file. Projections may be any modules, such as
-    adapters or quantised ones.
+    in the class or in the module. Projections may be any modules, such as adapters or quantised
+    ones.
     """
     entry = ATTENTION_SPECS.get(type(module).__name__)
     if entry is None or not has_parts(module, entry):  # another class of that name
@@ -273,38 +266,28 @@ def _has(module: nn.Module, path: str) -> bool:
 
 
 def _runs_released_code(module: nn.Module) -> bool:
-    kind = type(module)
-    home: Any = sys.modules.get(kind.__module__)
-    if getattr(home, kind.__name__, None) is not kind or not _is_released_file(home.__file__):
-        return False
-    forward = vars(module).get("forward")  # a bound method of the class changes nothing
-    if forward is not None and getattr(forward, "__func__", None) is not kind.forward:
-        return False
+    """Whether the class is transformers' own, and all that its functions call is."""
+    kind, home = type(module), sys.modules.get(type(module).__module__)
     members = [getattr(value, "__func__", value) for value in vars(kind).values()]
-    functions = [value for value in members if isinstance(value, FunctionType)]
-    chosen = getattr(getattr(module, "config", None), "_attn_implementation", None)
-    called = [
-        *(kind.forward.__globals__.get(name) for f in functions for name in f.__code__.co_names),
-        ALL_ATTENTION_FUNCTIONS.get(chosen),
-    ]
-    return (
-        kind.forward in functions
-        and all(
-            function.__code__.co_filename == home.__file__
-            and function.__code__.co_qualname == f"{kind.__name__}.{function.__code__.co_name}"
-            for function in functions
-        )
-        and all(
-            _is_released_file(f.__code__.co_filename) for f in called if isinstance(f, FunctionType)
-        )
+    methods = [value for value in members if isinstance(value, FunctionType)]
+    if (
+        getattr(home, kind.__name__, None) is not kind
+        or kind.forward not in methods
+        or getattr(module.forward, "__func__", None) is not kind.forward
+        or any(not f.__code__.co_qualname.startswith(f"{kind.__name__}.") for f in methods)
+    ):
+        return False
+    kernel = getattr(getattr(module, "config", None), "_attn_implementation", None)
+    names = (name for function in methods for name in function.__code__.co_names)
+    called = [*(getattr(home, name, None) for name in names), ALL_ATTENTION_FUNCTIONS.get(kernel)]
+    return all(
+        function.__code__.co_filename.startswith(_TRANSFORMERS)
+        for function in (*methods, *called)
+        if isinstance(function, FunctionType)
     )
 
 
 _TRANSFORMERS = f"{Path(transformers.__file__).parent}{os.sep}"
-
-
-def _is_released_file(file: str | None) -> bool:
-    return (file or "").startswith(_TRANSFORMERS)
 
 
 def register_attention(
@@ -518,15 +501,25 @@ def rows_of(projection: Any) -> int:
     return projection.nf if isinstance(projection, Conv1D) else projection.out_features
 
 
+def matrix_of(projection: Any) -> Tensor:
+    """The weight of a projection, (out, in); a view of it."""
+    return projection.weight.T if isinstance(projection, Conv1D) else projection.weight
+
+
 def columns_of(projection: Any) -> int:
     """How many numbers a projection takes."""
     return projection.nx if isinstance(projection, Conv1D) else projection.in_features
 
 
-if not TYPE_CHECKING:  # a type checker is to know the new names alone
-    _NAMES = {
-        "ARCHITECTURES": "ATTENTION_SPECS",
-        "Architecture": "AttentionSpec",
-        "AttentionBlock": "AttentionLayer",
-    }
-    __getattr__ = messages.former_names(__name__, _NAMES)
+_FORMER_NAMES = {
+    "ARCHITECTURES": "ATTENTION_SPECS",
+    "Architecture": "AttentionSpec",
+    "AttentionBlock": "AttentionLayer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FORMER_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    messages.warn_of_former(f"{__name__}.{name}", _FORMER_NAMES[name])
+    return globals()[_FORMER_NAMES[name]]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-
-from headprune_lib.hooks import claimed
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -127,6 +127,16 @@ def teacher_forced(
     }
 
 
+@contextmanager
+def staged_path(path: Path) -> Iterator[Path]:
+    """Where to write a file or folder, which takes its name when all is written, or is gone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # beside it, for a name is given in one step only within a file system
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as around:
+        yield (staged := Path(around) / path.name)
+        staged.replace(path)
+
+
 def without_labels(batch: Mapping[str, Tensor]) -> Batch:
     """A batch's model inputs; with labels among them a model would compute a loss of its own."""
     return {name: value for name, value in batch.items() if name != "labels"}
@@ -172,22 +182,15 @@ def ensure_device(model: nn.Module, device: str | torch.device | None) -> torch.
 
 
 def to_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
-    """A batch as :func:`check_batch` takes it, its tensors on a device.
-
-    A copy to a GPU goes through pinned memory and is not waited for, so that it takes place while
-    the GPU still computes what it was given before.
-    """
-    batch = check_batch(batch)
+    """A batch as :func:`check_batch` takes it, its tensors on a device."""
+    moved = check_batch(batch)
     to_gpu = torch.device(device).type == "cuda"
-
-    def moved(value: Any) -> Any:
-        if not isinstance(value, Tensor):
-            return value
-        if to_gpu and not value.is_cuda:
-            return value.pin_memory().to(device, non_blocking=True)
-        return value if to_gpu else value.to(device)
-
-    return {name: moved(value) for name, value in batch.items()}
+    for name, value in moved.items():
+        if isinstance(value, Tensor) and value.device.type != torch.device(device).type:
+            # pinned and not waited for: it is copied while the GPU still computes what it was given
+            value = value.pin_memory() if to_gpu and not value.is_cuda else value
+            moved[name] = value.to(device, non_blocking=to_gpu)
+    return moved
 
 
 def on_device(model: nn.Module, batches: Iterable[Batch], device: Device) -> Iterator[Batch]:
@@ -270,28 +273,24 @@ def eval_mode(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
 
     Args:
         frozen: also let no parameter ask for a gradient, where only activations need one.
-
-    Raises:
-        RuntimeError: another thread masks or measures the model.
     """
     if frozen and any(parameter.is_inference() for parameter in model.parameters()):
         raise ValueError(
             "the weights were made under torch.inference_mode, and PyTorch lets no gradient "
             "through them: make or load the model outside of it"
         )
-    with claimed(model.modules()):
-        modes = [(module, module.training) for module in model.modules()]
-        learned = [p for p in model.parameters() if p.requires_grad] if frozen else []
-        model.eval()
+    modes = [(module, module.training) for module in model.modules()]
+    learned = [p for p in model.parameters() if p.requires_grad] if frozen else []
+    model.eval()
+    for parameter in learned:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
         for parameter in learned:
-            parameter.requires_grad_(False)
-        try:
-            yield
-        finally:
-            for module, training in modes:
-                module.training = training
-            for parameter in learned:
-                parameter.requires_grad_(True)
+            parameter.requires_grad_(True)
 
 
 def pass_seconds(model: nn.Module, batches: Sequence[Batch]) -> float:

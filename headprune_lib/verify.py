@@ -1,9 +1,8 @@
 """Whether a module is what its structure says: tried on the model itself, with nothing changed.
 
-Three things are tried on what one pass of random inputs gives the module. Its output projection
-takes the heads side by side, and a scaled slice moves what it returns as its columns say. Changing
-one head's values changes that head's slice and no other: heads do not mix before the projection.
-And a copy whose head is really removed returns what the module does with that head masked.
+Two things are tried on what one pass of random inputs gives the module. Changing one head's values
+changes that head's slice of what the output projection takes, and no other: heads do not mix before
+it. And a copy whose head is really removed returns what the module does with that head masked.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
-from collections import UserDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -22,10 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
-from transformers.cache_utils import Cache, EncoderDecoderCache
 
 from headprune_lib.example_inputs import Inputs, example_inputs
-from headprune_lib.hooks import removed_after, state_of
+from headprune_lib.hooks import graph_nodes, removed_after, state_of
 from headprune_lib.messages import one_line
 from headprune_lib.slicing import OUTSIDE, head_rows, keep_heads
 from headprune_lib.specs import (
@@ -42,10 +39,7 @@ from headprune_lib.specs import (
 
 @dataclass(frozen=True)
 class Verified:
-    """What of a module is proved: the names of its parts, and what holds of its heads.
-
-    ``limits`` are fields of :class:`headprune_lib.specs.AttentionLayer`, such as ``why_not_prunable``.
-    """
+    """What of a module is proved: the names of its parts, and fields of its ``AttentionLayer``."""
 
     spec: AttentionSpec
     limits: Mapping[str, Any] = field(default_factory=dict)
@@ -59,24 +53,23 @@ class CapturedCall:
     kwargs: dict[str, Any]
     n_examples: int
 
+    @property
     def keys_from_outside(self) -> bool:
         """Whether it was given something else than its own states to make keys of."""
-        states = next((v for v in (*self.args, *self.kwargs.values()) if torch.is_tensor(v)), None)
+        states = next(filter(torch.is_tensor, (*self.args, *self.kwargs.values())), None)
         given = next((v for n in OUTSIDE if torch.is_tensor(v := self.kwargs.get(n))), None)
         if given is None or states is None:
             return False
         return given.shape != states.shape or not torch.equal(given, states)
 
-    def arguments_by_head(self) -> tuple[str, ...]:
-        """Names of arguments that may hold something a head: (example, head, query, key).
-
-        Of two modules that are alike, one may be given a mask for all heads, the other such a bias.
-        """
-        given = {**{str(index): v for index, v in enumerate(self.args)}, **self.kwargs}
+    @property
+    def by_head(self) -> tuple[Any, ...]:
+        """Arguments that may hold something a head, (example, head, query, key): a bias, no mask."""
+        given: dict[Any, Any] = dict(enumerate(self.args)) | self.kwargs
         return tuple(
             name
-            for name, value in sorted(given.items())
-            if torch.is_tensor(value) and value.ndim == 4 and value.shape[1] > 1
+            for name, v in given.items()
+            if torch.is_tensor(v) and v.ndim == 4 and v.shape[1] > 1
         )
 
 
@@ -94,187 +87,174 @@ def verify(
     reasons: list[str] = []
     for names in candidates:
         try:
-            if entry:
-                _check_modules(module, names)
-            block = layer_at(module, "", names)
-            context = _verify_masking(module, block, call)
-        except (
-            AttributeError, IndexError, NotAttention, RuntimeError, TypeError, ValueError
-        ) as error:  # fmt: skip
+            for part in names.of_module(module).projections:
+                made = attrgetter(path := getattr(names, part))(module)
+                if not isinstance(made, nn.Module):
+                    raise NotAttention(
+                        f"{part}={path!r} is a {type(made).__name__} and no module: heads are masked "
+                        "and removed at linear layers, so write the projection as an nn.Linear"
+                    )
+            trial = _Trial(module, layer_at(module, "", names), call)
+            context = trial.check_masking()
+        except Exception as error:  # whatever the module's own code makes of it
             reasons.append(describe_error(error))
             continue
-        verified = _verify_removal(module, block, call, entry)
+        verified = _verify_removal(trial, entry)
         batch_first = context.ndim == 3 and len(context) == call.n_examples
         return replace(verified, limits={**verified.limits, "batch_first": batch_first})
     raise NotAttention(reasons[0] if reasons else "no candidate was seen")
-
-
-def _check_modules(module: nn.Module, entry: AttentionSpec) -> None:
-    """Raises NotAttention where an entry names something else than modules as projections."""
-    for name in entry.of_module(module).projections:
-        path = getattr(entry, name)
-        if not isinstance(part := attrgetter(path)(module), nn.Module):
-            raise NotAttention(
-                f"its entry says {name}={path!r}, a {type(part).__name__} and no module: heads are "
-                "masked and removed at linear layers, so write the projection as an nn.Linear"
-            )
-
-
-# Masking: whether the slices before the output projection are the heads.
 
 
 @dataclass
 class _Run:
     """What a module returned, what its output projection was given, and what its core returned."""
 
-    outputs: list[Tensor]
-    contexts: list[Tensor]
+    outputs: list[Tensor] = field(default_factory=list)
+    contexts: list[Tensor] = field(default_factory=list)
     from_core: Any = None
 
 
-def _run(
-    module: nn.Module, block: AttentionLayer, call: CapturedCall, zeroed: Sequence[int] = ()
-) -> _Run:
-    """Run a module by itself, its output projection given nothing of the heads ``zeroed``."""
-    run = _Run([], [])
+@dataclass
+class _Trial:
+    """A module by itself, with what its parts may be and what it was given."""
 
-    def see_context(_module: nn.Module, inputs: tuple) -> tuple:
-        run.contexts.append(inputs[0].detach().clone())
-        masked = inputs[0].clone()
-        if zeroed:
-            masked.unflatten(-1, (block.n_heads, block.head_dim))[..., list(zeroed), :] = 0
-        return (masked, *inputs[1:])
+    module: nn.Module
+    block: AttentionLayer
+    call: CapturedCall
 
-    def see_core(_module: nn.Module, _inputs: tuple, output: Any) -> None:
-        run.from_core = output
+    def run(self, zeroed: Sequence[int] = ()) -> _Run:
+        """A run of the module, its output projection given nothing of the heads ``zeroed``."""
+        block, run = self.block, _Run()
 
-    args, kwargs = copied((call.args, call.kwargs))  # it may write to a cache, or its arguments
-    with (
-        torch.no_grad(),
-        removed_after(
-            block.part(module, "output").register_forward_pre_hook(see_context),
-            block.part(module, "core").register_forward_hook(see_core),
-        ),
-    ):
-        output = module(*args, **kwargs)
-    while isinstance(output, tuple | list) and output and isinstance(output[0], tuple | list):
-        output = output[0]
-    outputs = output if isinstance(output, tuple | list) else [output]
-    if not outputs or not isinstance(outputs[0], Tensor):
-        raise NotAttention(f"it returns a {type(output).__name__}, not a tensor")
-    run.outputs = [value for value in outputs if isinstance(value, Tensor)]
-    return run
+        def see_context(_module: nn.Module, inputs: tuple) -> tuple:
+            run.contexts.append(inputs[0].detach().clone())
+            masked = inputs[0].clone()
+            if zeroed:
+                masked.unflatten(-1, (block.n_heads, block.head_dim))[..., list(zeroed), :] = 0
+            return (masked, *inputs[1:])
 
+        def see_core(_module: nn.Module, _inputs: tuple, output: Any) -> None:
+            run.from_core = output
 
-def copied(given: Any) -> Any:
-    """Arguments of a module, its tensors and caches copied, so that nothing shared is written to."""
-    if isinstance(given, Tensor):
-        return given.detach().clone()
-    if isinstance(given, Cache | EncoderDecoderCache):
-        return copy.deepcopy(given)
-    if type(given) in (tuple, list):
-        return type(given)(copied(value) for value in given)
-    if type(given) is dict:
-        return {name: copied(value) for name, value in given.items()}
-    if isinstance(given, UserDict):  # keys and values that layers hand on to each other
-        return type(given)(copied(given.data))
-    return given
-
-
-def _verify_masking(module: nn.Module, block: AttentionLayer, call: CapturedCall) -> Tensor:
-    """What the projection takes, if masking a head before it means what it says.
-
-    Raises:
-        NotAttention: if not; says what was seen.
-    """
-    n_heads, width, group = block.n_heads, block.head_dim, block.queries_per_kv
-    plain, again = _run(module, block, call), _run(module, block, call)
-    if len(plain.contexts) != 1:
-        never = (
-            ", for its code never calls it, and a mask acts where it is called "
-            "(torch.nn.MultiheadAttention never calls out_proj: it takes the weights alone)"
+        # it may write to a cache, or its arguments
+        args, kwargs = copy.deepcopy((self.call.args, self.call.kwargs))
+        seeing = removed_after(
+            block.part(self.module, "output").register_forward_pre_hook(see_context),
+            block.part(self.module, "core").register_forward_hook(see_core),
         )
-        raise NotAttention(
-            f"its output projection ran {len(plain.contexts)} times in one pass of the module"
-            f"{'' if plain.contexts else never}"
-        )
-    (context,) = plain.contexts
-    if context.shape[-1] != n_heads * width:
-        raise NotAttention(
-            f"its output projection takes {context.shape[-1]} numbers, not {n_heads} heads of "
-            f"{width}"
-        )
-    if not torch.equal(plain.outputs[0], again.outputs[0]):
-        raise NotAttention("it returns something else at each pass")
-    groups = {0, n_heads // group - 1}
-    _check_columns(block.part(module, "output"), context, [j * group for j in groups], width)
-    moved = "values" if block.spec.makes_keys else "queries"
-    for j in groups:
-        heads = list(range(j * group, (j + 1) * group))
-        changed = _changed_heads(module, block, call, heads, context)
-        if not changed:
+        with torch.no_grad(), seeing:
+            output = self.module(*args, **kwargs)
+        while isinstance(output, tuple | list) and output and isinstance(output[0], tuple | list):
+            output = output[0]
+        outputs = output if isinstance(output, tuple | list) else [output]
+        if not outputs or not isinstance(outputs[0], Tensor):
+            raise NotAttention(f"it returns a {type(output).__name__}, not a tensor")
+        run.outputs = [value for value in outputs if isinstance(value, Tensor)]
+        return run
+
+    def check_masking(self) -> Tensor:
+        """What the projection takes; NotAttention where its slices are not the heads."""
+        block = self.block
+        n_heads, width, group = block.n_heads, block.head_dim, block.queries_per_kv
+        plain, again = self.run(), self.run()
+        if len(plain.contexts) != 1:
             raise NotAttention(
-                f"changing the {moved} of head {heads[0]} changes nothing that its output "
-                "projection takes"
+                f"its output projection, where a mask acts, is called {len(plain.contexts)} times "
+                "in one pass of the module (torch.nn.MultiheadAttention never calls it)"
             )
-        if changed != heads:
+        (context,) = plain.contexts
+        if context.shape[-1] != n_heads * width:
             raise NotAttention(
-                f"changing the {moved} of heads {heads} changes heads {changed}: heads mix before "
-                "the output projection, or lie otherwise than it seems"
+                f"its output projection takes {context.shape[-1]} numbers, not {n_heads} heads of "
+                f"{width}"
             )
-    if torch.equal(_run(module, block, call, zeroed=[0]).outputs[0], plain.outputs[0]):
-        raise NotAttention("masking a head changes nothing that the module returns")
-    return context
-
-
-def _check_columns(output: nn.Module, context: Tensor, heads: list[int], width: int) -> None:
-    """Raises NotAttention where a slice that is scaled does not move the output by its columns."""
-    weight: Any = getattr(output, "weight", None)
-    if getattr(weight, "ndim", 0) != 2 or not weight.is_floating_point():
-        return  # quantised: what its columns are cannot be read
-    columns = weight if hasattr(output, "nf") else weight.T  # (in, out)
-    with torch.no_grad():
-        plain = output(context)
-        for head in heads:
-            scaled, features = context.clone(), slice(head * width, (head + 1) * width)
-            scaled[..., features] *= 3
-            moved = output(scaled) - plain
-            expected = 2 * context[..., features] @ columns[features]
-            if not close(moved.reshape(expected.shape), expected, plain):
+        if not torch.equal(plain.outputs[0], again.outputs[0]):
+            raise NotAttention("it returns something else at each pass")
+        moved = "values" if block.spec.makes_keys else "queries"
+        for j in {0, n_heads // group - 1}:
+            heads = list(range(j * group, (j + 1) * group))
+            changed = self.changed_heads(heads, context)
+            if not changed:
                 raise NotAttention(
-                    f"scaling the slice of head {head} does not move the output as the "
-                    "projection's columns say"
+                    f"changing the {moved} of head {heads[0]} changes nothing that its output "
+                    "projection takes"
                 )
+            if changed != heads:
+                raise NotAttention(
+                    f"changing the {moved} of heads {heads} changes heads {changed}: heads mix "
+                    "before the output projection, or lie otherwise than it seems"
+                )
+        if torch.equal(self.run(zeroed=[0]).outputs[0], plain.outputs[0]):
+            raise NotAttention("masking a head changes nothing that the module returns")
+        return context
 
+    def changed_heads(self, heads: Sequence[int], context: Tensor) -> list[int]:
+        """The heads whose numbers change where the values, or queries, of some are changed."""
+        block = self.block
+        made = "value" if block.spec.makes_keys else "query"
+        rows = head_rows(self.module, block, heads)[made]
+        # neither a factor, which a norm of the head undoes, nor a sign, which one of all heads does
+        factors = torch.linspace(-1, 2.5, len(rows))
 
-def _changed_heads(
-    module: nn.Module,
-    block: AttentionLayer,
-    call: CapturedCall,
-    heads: Sequence[int],
-    context: Tensor,
-) -> list[int]:
-    """The heads whose numbers change where the values of one head, or group, are changed.
+        def change(_module: nn.Module, _inputs: tuple, output: Tensor) -> Tensor:
+            output = output.clone()
+            output[..., rows] *= factors.to(output)
+            return output
 
-    Or its queries, where another layer makes the values.
-    """
-    made = "value" if block.spec.makes_keys else "query"
-    rows = head_rows(module, block, heads)[made]
-    # neither a factor, which a norm of the head would undo, nor a sign, which one of all heads would
-    factors = torch.linspace(-1, 2.5, len(rows))
+        part = block.part(self.module, made if getattr(block.spec, made) else "fused")
+        with removed_after(part.register_forward_hook(change)):
+            changed = self.run().contexts[0]
+        moved = (changed - context).abs().unflatten(-1, (block.n_heads, block.head_dim))
+        most = moved.transpose(-1, -2).flatten(0, -2).amax(0)
+        rounding = 4 * torch.finfo(context.dtype).eps * float(context.abs().max())
+        return (most > rounding).nonzero().flatten().tolist()
 
-    def change(_module: nn.Module, _inputs: tuple, output: Tensor) -> Tensor:
-        output = output.clone()
-        output[..., rows] *= factors.to(output)
-        return output
+    def removal_problem(self, spec: AttentionSpec, kept: Sequence[int]) -> str:
+        """What is wrong with really removing heads; empty where it equals masking them."""
+        gone = [head for head in range(self.block.n_heads) if head not in kept]
+        expected, block = self.run(zeroed=gone).outputs, replace(self.block, spec=spec)
+        try:
+            pruned = copy.deepcopy(self.module)
+            keep_heads(pruned, block, kept)
+            found = _Trial(pruned, block, self.call).run().outputs
+        except Exception as error:  # whatever the module's own code makes of it
+            return f"its code does not run with fewer heads ({describe_error(error)})"
+        if not kept:  # there are no weights of attention to return
+            expected = [expected[0], *(t for t in expected[1:] if not _looks_like_weights(t))]
+            found = [found[0], *(tensor for tensor in found[1:] if tensor.numel())]
+            if len(found) < len(expected):
+                return "with no head left it does not return what it hands on to other layers"
+        if len(found) < len(expected) or found[0].shape != expected[0].shape:
+            return "with a head removed it returns something of another shape"
+        for left, right in zip(found, expected, strict=False):
+            # weights of attention have fewer heads; a bias that is handed on must be that of all
+            if left.shape != right.shape and not _looks_like_weights(right):
+                return "with a head removed it hands on something of another shape to other layers"
+            if left.shape == right.shape and not close(left, right, right):
+                return "with a head removed it returns something else than with that head masked"
+        return ""
 
-    part = block.part(module, made if getattr(block.spec, made) else "fused")
-    with removed_after(part.register_forward_hook(change)):
-        changed = _run(module, block, call).contexts[0]
-    moved = (changed - context).abs().unflatten(-1, (block.n_heads, block.head_dim))
-    most = moved.transpose(-1, -2).flatten(0, -2).amax(0)
-    rounding = 4 * torch.finfo(context.dtype).eps * float(context.abs().max())
-    return (most > rounding).nonzero().flatten().tolist()
+    def places_of_weights(self, returns: int) -> tuple[int, ...]:
+        """Where the core returns attention weights, asked for them, under the kernel with weights."""
+        call = self.call
+        if "output_attentions" in inspect.signature(self.module.forward).parameters:
+            call = replace(call, kwargs={**call.kwargs, "output_attentions": True})
+        config = getattr(self.block.part(self.module, "core"), "config", None)
+        name = "_attn_implementation_internal"  # of this configuration, of none inside it
+        if (kernel := getattr(config, name, None)) is not None:
+            setattr(config, name, "eager")
+        try:
+            outputs = replace(self, call=call).run().from_core
+        except Exception:  # the mask was made for another kernel
+            return AttentionSpec.weights
+        finally:
+            if kernel is not None:
+                setattr(config, name, kernel)
+        return tuple(
+            index
+            for index, value in enumerate(outputs if isinstance(outputs, tuple) else ())
+            if index and torch.is_tensor(value) and (index >= returns or _looks_like_weights(value))
+        )
 
 
 def close(found: Tensor, expected: Tensor, scale: Tensor) -> bool:
@@ -287,15 +267,18 @@ def close(found: Tensor, expected: Tensor, scale: Tensor) -> bool:
     return bool(((found - expected).abs().masked_fill(both, 0) <= limit + 1e-12).all())
 
 
-# Removal: whether a copy without some heads returns what the module does with them masked.
+def _looks_like_weights(returned: Tensor) -> bool:
+    """Whether these are shares that sum to 1, or to less where a part goes to no key."""
+    if not returned.is_floating_point() or returned.ndim < 3:
+        return False
+    shares = returned.nan_to_num().cpu().double()  # not every device has float64
+    return bool((shares >= 0).all() and (shares.sum(-1) <= 1 + 1e-3).all())
 
 
-def _verify_removal(
-    module: nn.Module, block: AttentionLayer, call: CapturedCall, entry: bool
-) -> Verified:
+def _verify_removal(trial: _Trial, entry: bool) -> Verified:
     """The names with all that removal needs, and what it cannot do."""
-    names, outputs = block.spec, _run(module, block, call).from_core
-    returns = len(outputs) if isinstance(outputs, tuple | list) else 1
+    block, outputs = trial.block, trial.run().from_core
+    names, returns = block.spec, len(outputs) if isinstance(outputs, tuple | list) else 1
     why_keep_one = ""
     if not entry:
         if isinstance(outputs, list):  # which the code around it may want
@@ -304,7 +287,7 @@ def _verify_removal(
             names,
             returns=returns,
             in_tuple=isinstance(outputs, tuple) and returns == 1,
-            weights=_places_of_weights(module, block, call, returns),
+            weights=trial.places_of_weights(returns),
         )
     elif (returns == 1) != (names.returns == 1):
         why_keep_one = f"it returns {returns} things, and its entry says returns={names.returns}"
@@ -312,21 +295,19 @@ def _verify_removal(
     # a key and value head can go alone, unless it is the only one, or another layer's
     alone = block.n_heads > group and names.makes_keys
     why_not_prunable, in_part = "", None  # what holds where not all does
-    for variant in [names] if entry else _variants(module, block, names, call, outputs):
-
-        def problem(kept: Sequence[int], spec: AttentionSpec = variant) -> str:
-            return _removal_problem(module, replace(block, spec=spec), call, kept)
-
-        if alone and (why := problem([head for head in all_heads if head // group != 1])):
+    for variant in [names] if entry else _variants(trial, names, outputs):
+        without_group = [head for head in all_heads if head // group != 1]
+        if alone and (why := trial.removal_problem(variant, without_group)):
             why_not_prunable = why_not_prunable or why
             continue
-        torn = problem([head for head in all_heads if head % group != 1]) if group > 1 else ""
+        one_of_each = [head for head in all_heads if head % group != 1]
+        torn = trial.removal_problem(variant, one_of_each) if group > 1 else ""
         why, emptied = why_keep_one, None
         # a module that loses all its heads normalises by itself, or the one around it does
-        norms = () if names.core or entry else module.named_children()
+        norms = () if names.core or entry else trial.module.named_children()
         normed = [replace(variant, norm=n) for n, c in norms if "norm" in type(c).__name__.lower()]
         for spec in () if why_keep_one else [variant, *normed]:
-            if not (broken := problem([], spec)):
+            if not (broken := trial.removal_problem(spec, [])):
                 why, emptied = "", spec
                 break
             why = why or broken
@@ -339,78 +320,10 @@ def _verify_removal(
     return in_part or Verified(names, {"why_not_prunable": why_not_prunable})
 
 
-def _removal_problem(
-    module: nn.Module, block: AttentionLayer, call: CapturedCall, kept: Sequence[int]
-) -> str:
-    """What is wrong with really removing heads; empty where it equals masking them."""
-    gone = [head for head in range(block.n_heads) if head not in kept]
-    expected = _run(module, block, call, zeroed=gone).outputs
-    try:
-        pruned = copy.deepcopy(module)
-        keep_heads(pruned, block, kept)
-        found = _run(pruned, block, call).outputs
-    except Exception as error:  # whatever the module's own code makes of it
-        return f"its code does not run with fewer heads ({describe_error(error)})"
-    if not kept:  # there are no weights of attention to return
-        expected = [expected[0], *(t for t in expected[1:] if not _looks_like_weights(t))]
-        found = [found[0], *(tensor for tensor in found[1:] if tensor.numel())]
-        if len(found) < len(expected):
-            return "with no head left it does not return what it hands on to other layers"
-    if len(found) < len(expected) or found[0].shape != expected[0].shape:
-        return "with a head removed it returns something of another shape"
-    for left, right in zip(found, expected, strict=False):
-        # weights of attention have fewer heads; a bias that is handed on must be that of all
-        if left.shape != right.shape and not _looks_like_weights(right):
-            return "with a head removed it hands on something of another shape to other layers"
-        if left.shape == right.shape and not close(left, right, right):
-            return "with a head removed it returns something else than with that head masked"
-    return ""
-
-
-def _looks_like_weights(returned: Tensor) -> bool:
-    """Whether this is how much each query attends to each key: shares that sum to 1 at most.
-
-    They sum to less where a part goes to no key (an attention sink), or a query sees no key.
-    """
-    if not returned.is_floating_point() or returned.ndim < 3:
-        return False
-    shares = returned.nan_to_num().cpu().double()  # not every device has float64
-    return bool((shares >= 0).all() and (shares.sum(-1) <= 1 + 1e-3).all())
-
-
-def _places_of_weights(
-    module: nn.Module, block: AttentionLayer, call: CapturedCall, returns: int
-) -> tuple[int, ...]:
-    """Where the core returns attention weights, asked for them, under the kernel that makes them.
-
-    What it returns only if it is asked for them is taken for such.
-    """
-    if "output_attentions" in inspect.signature(module.forward).parameters:
-        call = replace(call, kwargs={**call.kwargs, "output_attentions": True})
-    config = getattr(block.part(module, "core"), "config", None)
-    name = "_attn_implementation_internal"  # of this configuration, of none inside it
-    if (kernel := getattr(config, name, None)) is not None:
-        setattr(config, name, "eager")
-    try:
-        outputs = _run(module, block, call).from_core
-    except Exception:  # the mask was made for another kernel
-        return AttentionSpec.weights
-    finally:
-        if kernel is not None:
-            setattr(config, name, kernel)
-    return tuple(
-        index
-        for index, value in enumerate(outputs if isinstance(outputs, tuple) else ())
-        if index and torch.is_tensor(value) and (index >= returns or _looks_like_weights(value))
-    )
-
-
-def _variants(
-    module: nn.Module, block: AttentionLayer, names: AttentionSpec, call: CapturedCall, outputs: Any
-) -> Iterator[AttentionSpec]:
+def _variants(trial: _Trial, names: AttentionSpec, outputs: Any) -> Iterator[AttentionSpec]:
     """The names with what else may have to go with a head, and the sizes its code may read."""
-    core, n_heads = block.part(module, "core"), block.n_heads
-    total = columns_of(block.part(module, "output"))
+    core, n_heads = trial.block.part(trial.module, "core"), trial.block.n_heads
+    total = columns_of(trial.block.part(trial.module, "output"))
     prefix = f"{names.core}." if names.core else ""
     projections = {getattr(names, part) for part in names.projections}
     rows = tuple(
@@ -441,7 +354,7 @@ def _variants(
     if names.n_heads.startswith("config.") or hasattr(core, "config"):
         ways.append({"copies_config": True, "size": sizes or None})
     extra, per_head = [rows, ()] if rows else [()], [tables, ()] if tables else [()]
-    biases = _biases(core, n_heads, call, outputs)
+    biases = _biases(core, n_heads, trial.call, outputs)
     for bias, more, table, way in itertools.product(biases, extra, per_head, ways):
         yield replace(names, extra_projections=more, per_head=table, **bias, **way)
 
@@ -470,12 +383,9 @@ def capture_calls(
 ) -> tuple[dict[str, CapturedCall], list[tuple[str, Inputs]], str]:
     """What the modules of these paths are given first where the model, or a part of it, is run.
 
-    Args:
-        inputs: of the model; random ones, if none are given.
-
     Returns:
-        path -> what the module was given; the path of each part that was run with its inputs, where
-        these reached a module; and what went wrong first.
+        path -> what the module was given; the path of each part that was run, with the inputs that
+        reached a module; and what went wrong first.
     """
     calls: dict[str, CapturedCall] = {}
     passes: list[tuple[str, Inputs]] = []
@@ -513,7 +423,7 @@ def record(
 
     def keep(path: str, _module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
         if path not in calls:
-            calls[path] = CapturedCall(copied(args), copied(kwargs), n_examples)
+            calls[path] = CapturedCall(*copy.deepcopy((args, kwargs)), n_examples)
 
     modules = {path: model.get_submodule(path) for path in paths}
     handles = [
@@ -533,19 +443,14 @@ def keys_read(
 ) -> dict[str, set[str]]:
     """Which modules use the keys and values that attention makes for itself: maker -> readers.
 
-    Autograd tells, in one pass: what makes keys and values begins a graph, and every output
-    projection ends it, so that another module is on a graph only if it was handed keys or values,
-    whatever by (an argument, a dict of the model's, a cache). Hidden states that depend on them
-    otherwise are cut off before the next attention. Nothing is computed backward.
+    Autograd tells, in one forward pass: what makes keys and values begins a graph, and every output
+    projection ends it, so that another module is on a graph only if it was handed keys or values.
+    Hidden states that depend on them otherwise are cut off before the next attention.
 
     Args:
-        blocks: attention that is known; paths are below ``model``.
-        others: paths of modules that are not known and may read, too.
-
-    Returns:
-        paths; ``""`` is a reader that is none of these modules.
+        others: paths of modules that may read, too; ``""`` stands for the model.
     """
-    makers: dict[Tensor, str] = {}
+    makers: dict[Any, str] = {}
     readers: dict[str, set[str]] = {}
 
     def begin(path: str, _module: nn.Module, _inputs: tuple, output: Tensor) -> Tensor:
@@ -569,8 +474,10 @@ def keys_read(
         read(path, output)
 
     def read(path: str, tensor: Any) -> None:
-        for maker in {makers[leaf] for leaf in _leaves(tensor) if leaf in makers} - {path}:
-            readers.setdefault(maker, set()).add(path)
+        for node in graph_nodes(tensor):
+            maker = makers.get(getattr(node, "variable", None))  # of a leaf
+            if maker not in (None, path):
+                readers.setdefault(maker, set()).add(path)
 
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     handles: list[RemovableHandle] = []
@@ -591,23 +498,11 @@ def keys_read(
         try:
             # inputs that the model does not run on to its end, as in a capture
             with suppress(Exception):
-                model(**copied(inputs))
+                model(**copy.deepcopy(inputs))
         finally:
             for parameter in learned:
                 parameter.requires_grad_()
     return readers
-
-
-def _leaves(tensor: Any) -> Iterator[Tensor]:
-    """The leaves of the graph that a tensor was made on."""
-    waiting, seen = [getattr(tensor, "grad_fn", None)], set()
-    while waiting:
-        if (node := waiting.pop()) is None or node in seen:
-            continue
-        seen.add(node)
-        waiting += [before for before, _ in node.next_functions]
-        if (leaf := getattr(node, "variable", None)) is not None:
-            yield leaf
 
 
 @contextmanager

@@ -129,16 +129,15 @@ def test_a_revision_on_the_hub(tmp_path):
 
 @slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak there")
-@pytest.mark.parametrize("stored", ["float32", "bfloat16"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_weights_are_in_memory_once(tmp_path, stored, dtype):
+def test_weights_are_in_memory_once(tmp_path, dtype):
     """Of 40 million weights; measured as the largest memory of a process of its own."""
     config = t.BertConfig(
         vocab_size=1000, hidden_size=1024, num_attention_heads=16, num_hidden_layers=4
     )
-    model = t.BertModel(config).to(getattr(torch, stored))
+    model = t.BertModel(config).to(getattr(torch, dtype))
     model = hp.prune_heads(model, {0: [0, 1, 2], 3: range(16)})
-    file = hp.save_pruned(model, tmp_path / "model") / "model.safetensors"
+    hp.save_pruned(model, tmp_path / "model")
     hp.save_pruned(pruned(), tmp_path / "small")
     code = f"""
 import torch
@@ -153,8 +152,7 @@ sum(weight.sum() for weight in model.parameters())  # read them all: they are ma
 print(largest() - before, sum(weight.nbytes for weight in model.parameters()))
 """
     taken, loaded = map(int, output_of(code)[-1].split())
-    room = max(loaded, 0.6 * file.stat().st_size)  # two threads convert two at a time
-    assert 0.9 * loaded < taken < 1.2 * room
+    assert 0.9 * loaded < taken < 1.2 * loaded
 
 
 def test_plain_transformers_refuses_and_names_what_loads_it(folder, caplog):
@@ -292,11 +290,11 @@ def test_an_older_folder_is_loaded(name, tmp_path):
     same(hp.load_pruned(tmp_path / "new"), model, name)
 
 
-@pytest.mark.parametrize("change", [{"kept": {}}, {"model_class": None}, {"weights_sha256": "0"}])
+@pytest.mark.parametrize("change", [{"kept": {}}, {"model_class": None}])
 def test_an_older_record_that_cannot_be(tmp_path, change):
     path = as_before(pruned(), tmp_path / "old") / "headprune.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(ValueError, match="model has others|is damaged|changed after they were"):
+    with pytest.raises(ValueError, match="model has others|is damaged"):
         hp.load_pruned(path.parent)
 
 

@@ -232,10 +232,11 @@ def prune(
     from headprune_lib.cli.data import Reader
     from headprune_lib.cli.output import compared_table, printed
     from headprune_lib.cli.quality import Budget, bleu, check_bleu, measure, removed_units
-    from headprune_lib.cli.report import page, write
+    from headprune_lib.cli.report import page
     from headprune_lib.criteria import get_criterion
     from headprune_lib.saving import new_folder
     from headprune_lib.selection import removal_units
+    from headprune_lib.utils import staged_path
 
     with user_errors():
         get_criterion(by)
@@ -289,7 +290,8 @@ def prune(
             save_pruned(smaller, staged)
             reader.tokenizer.save_pretrained(staged)
             if report:
-                write(report, html)
+                with staged_path(report) as page_file:
+                    page_file.write_text(html, encoding="utf-8")
     walked = [
         {
             "heads gone": point.heads,
@@ -330,11 +332,7 @@ def _not_prunable(model: PreTrainedModel, kinds: list[str] | None) -> str:
 def _mask_of(
     choose: Any, scores: HeadTensors, amount: float | None
 ) -> tuple[HeadTensors, list[str]]:
-    """The mask that a share of the heads leaves, and why fewer go than were asked for.
-
-    Raises:
-        ValueError: none goes, though some were asked for.
-    """
+    """The mask that a share of the heads leaves, and why fewer go; ValueError where none goes."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         mask = choose(scores, amount or 0)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import platform
 import shlex
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import torch
 import transformers
@@ -77,15 +75,6 @@ def page(
             "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         },
     )
-
-
-def write(path: Path, html: str) -> None:
-    """Write a page whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-        staged = Path(folder) / path.name
-        staged.write_text(html, encoding="utf-8")
-        staged.replace(path)
 
 
 def maps(

@@ -13,12 +13,11 @@ from headprune_lib.ablation import one_head_ablation
 from headprune_lib.criteria.registry import register_criterion, to_head_tensors
 from headprune_lib.discovery import find_heads
 from headprune_lib.gradients import (
-    check_labelled,
     differentiable_losses,
     example_losses,
     prove_gradients,
 )
-from headprune_lib.losses import Loss, default_loss
+from headprune_lib.losses import NOTHING_COUNTS, Loss, default_loss, n_labels
 from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask, without_heads
 from headprune_lib.selection import prune_schedule
 from headprune_lib.utils import (
@@ -207,16 +206,15 @@ def _sampled(log_alpha: Tensor, generator: torch.Generator) -> Tensor:
 def _searched(
     model: nn.Module, batches: Iterable[Batch], loss: Loss | None, **repeats: int
 ) -> list[Batch]:
-    """The batches, which are read more than once.
-
-    Raises:
-        ValueError: fewer repeats than 1, no batches, or no label that counts.
-    """
+    """The batches, which are read more than once; ValueError for what cannot be searched by."""
     for name, number in repeats.items():
         if number < 1:
             raise ValueError(f"{name} is {number}; give at least 1")
     kept = [check_batch(batch) for batch in batches]
     if not kept:
         raise ValueError("no batches given: give at least one, with one example or more")
-    check_labelled(model, kept, loss)
+    labelled = [batch for batch in kept if isinstance(batch.get("labels"), Tensor)]
+    usual = loss or default_loss(model)  # a loss of one's own says itself what counts
+    if loss is None and labelled and not any(n_labels(usual, batch) for batch in labelled):
+        raise ValueError(f"there is no loss to score heads by: {NOTHING_COUNTS}")
     return kept

@@ -6,14 +6,13 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
-from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.criteria.registry import register_criterion, to_head_tensors
 from headprune_lib.discovery import find_heads
 from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors
 from headprune_lib.slicing import head_rows
-from headprune_lib.specs import AttentionLayer
+from headprune_lib.specs import AttentionLayer, matrix_of
 from headprune_lib.utils import Batch, Device
 
 
@@ -71,8 +70,7 @@ def _matrix(model: nn.Module, block: AttentionLayer, part: str) -> Tensor:
             f"{block.path}, {part}: {type(module).__name__} holds no plain weights (quantised?); "
             "score the model before it is quantised, or by a criterion that runs it"
         )
-    weight = weight.detach().cpu().double()
-    return weight.T if isinstance(module, Conv1D) else weight
+    return matrix_of(module).detach().cpu().double()
 
 
 @register_criterion("random")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from transformers import (
 from headprune_lib.discovery import find_heads
 from headprune_lib.export.comparing import unwrap_compiled
 from headprune_lib.messages import one_line, quiet
+from headprune_lib.utils import staged_path
 
 # llama.cpp's architectures: Llama, and Llama with numbers of heads, or none, of each layer's own
 EVEN, UNEVEN = "llama", "deci"
@@ -79,11 +79,8 @@ def export_gguf(
         raise ValueError("GGUF needs gguf, not installed: pip install 'headprune[gguf]'")
     for why in _why_not(model):
         raise ValueError(f"{why}; save_pruned and load_pruned keep it, and --format onnx writes it")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as around:
-        staged = Path(around) / "staged"
+    with staged_path(path) as staged:
         architecture = _write(model, staged, tokenizer_from)
-        staged.rename(path)
     return ExportedFile(path, architecture, str(tokenizer_from or "none"))
 
 

@@ -104,11 +104,7 @@ def _export_full_size(model: PreTrainedModel, folder: Path) -> Exported:
 
 
 def _with_weights(one: Candidate, weights: dict[str, Tensor]) -> PreTrainedModel:
-    """The candidate's class with the model's own weights, not a copy of them.
-
-    Raises:
-        ValueError: other weights than the model's, or of another size.
-    """
+    """The candidate's class with the model's own weights, not a copy of them."""
     with torch.device("meta"):
         plain = one.model_class(one.config())
     there = plain.state_dict()
@@ -134,11 +130,7 @@ def _loaded(model_class: Any, model: PreTrainedModel, folder: Path) -> PreTraine
 
 
 def _plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
-    """The weights as the class itself would have them: also tables that pruned layers keep whole.
-
-    Raises:
-        ValueError: layers that share such a table and have different heads left.
-    """
+    """The weights as the class itself would have them: also tables that pruned layers keep whole."""
     weights = {name: v for name, v in model.state_dict().items() if not name.endswith(RECORD)}
     for layers in _sharing_biases(model):
         kept = {block.kept_heads for block in layers}

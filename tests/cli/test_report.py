@@ -8,7 +8,8 @@ from bs4 import BeautifulSoup
 from ownmodels import classifier, kept_in, run
 
 from headprune_lib import head_mask, prune_heads
-from headprune_lib.cli.report import maps, write
+from headprune_lib.cli.report import maps
+from headprune_lib.utils import staged_path
 
 
 @pytest.fixture
@@ -67,6 +68,6 @@ def test_a_report_is_not_written_by_half(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pathlib.Path.replace", full)
-    with pytest.raises(OSError, match="No space"):
-        write(tmp_path / "new.html", "text")
+    with pytest.raises(OSError, match="No space"), staged_path(tmp_path / "new.html") as path:
+        path.write_text("text")
     assert not list(tmp_path.iterdir())
