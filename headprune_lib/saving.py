@@ -117,8 +117,9 @@ def load_pruned(
     """The model in a folder or on the Hub, with the heads that it was saved with.
 
     Loads what :func:`save_pruned`, ``save_pretrained`` or ``Trainer`` wrote of a pruned model, of a
-    part of one, or of a model that holds one. The model is in evaluation mode. Weights go
-    straight into a model that has its heads removed already.
+    part of one, or of a model that holds one. The model is in evaluation mode. Its weights are in
+    memory once, in another ``dtype`` too: they are read into a model that has its heads removed
+    already.
 
     Args:
         name: a folder, or the name of a model on the Hub.
@@ -292,16 +293,54 @@ def _sliced(
         for module in self.modules():  # those in the file are read already
             module._buffers.pop(RECORD, None)
 
+    def _load_pretrained_model(
+        model: Any, state_dict: Any, checkpoint_files: list[str] | None, load: Any, *args: Any
+    ) -> Any:
+        if state_dict is None and checkpoint_files:
+            state_dict = _stored(checkpoint_files, load.dtype)
+        return model_class._load_pretrained_model(model, state_dict, checkpoint_files, load, *args)
+
     attributes = {
         "__init__": __init__,
         "__module__": model_class.__module__,
         "__qualname__": model_class.__qualname__,
+        "_load_pretrained_model": staticmethod(_load_pretrained_model),
         "_keys_to_ignore_on_load_unexpected": [
             *(model_class._keys_to_ignore_on_load_unexpected or ()),
             RECORD,
         ],
     }
     return type(model_class)(model_class.__name__, (model_class,), attributes)
+
+
+class _Stored:
+    """A tensor of a file, mapped when it is asked for and only while it is in use.
+
+    transformers maps the whole file at once, which then stays in memory beside weights that are
+    loaded in another ``dtype``.
+    """
+
+    def __init__(self, file: str, key: str) -> None:
+        self.file, self.key = file, key
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        with safe_open(self.file, framework="pt") as weights:
+            return weights.get_tensor(self.key)[index]
+
+
+def _stored(files: list[str], dtype: torch.dtype | None) -> dict[str, Any] | None:
+    """The tensors of all files; None where none is converted, or which safetensors does not read."""
+    tensors: dict[str, Any] = {}
+    converted = False
+    for file in files:
+        if not file.endswith(".safetensors"):
+            return None
+        with safe_open(file, framework="pt") as weights:
+            for key in weights.keys():  # noqa: SIM118 (no dictionary)
+                tensors[key] = _Stored(file, key)
+                mapped = weights.get_tensor(key)  # nothing of it is read
+                converted |= mapped.is_floating_point() and dtype not in (None, mapped.dtype)
+    return tensors if converted else None
 
 
 def _placed(

@@ -129,15 +129,16 @@ def test_a_revision_on_the_hub(tmp_path):
 
 @slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak there")
+@pytest.mark.parametrize("stored", ["float32", "bfloat16"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_weights_are_in_memory_once(tmp_path, dtype):
+def test_weights_are_in_memory_once(tmp_path, stored, dtype):
     """Of 40 million weights; measured as the largest memory of a process of its own."""
     config = t.BertConfig(
         vocab_size=1000, hidden_size=1024, num_attention_heads=16, num_hidden_layers=4
     )
-    model = t.BertModel(config).to(getattr(torch, dtype))
+    model = t.BertModel(config).to(getattr(torch, stored))
     model = hp.prune_heads(model, {0: [0, 1, 2], 3: range(16)})
-    hp.save_pruned(model, tmp_path / "model")
+    file = hp.save_pruned(model, tmp_path / "model") / "model.safetensors"
     hp.save_pruned(pruned(), tmp_path / "small")
     code = f"""
 import torch
@@ -152,7 +153,8 @@ sum(weight.sum() for weight in model.parameters())  # read them all: they are ma
 print(largest() - before, sum(weight.nbytes for weight in model.parameters()))
 """
     taken, loaded = map(int, output_of(code)[-1].split())
-    assert 0.9 * loaded < taken < 1.2 * loaded
+    room = max(loaded, 0.6 * file.stat().st_size)  # two threads convert two at a time
+    assert 0.9 * loaded < taken < 1.2 * room
 
 
 def test_plain_transformers_refuses_and_names_what_loads_it(folder, caplog):

@@ -218,8 +218,9 @@ C1 = Claim(
     rule=f"A head is removable if its 95% interval rules out a loss of {_LOSS}, needed if the interval "
     f"shows such a loss. Replicates: at least {C1_REMOVABLE:.0%} of the heads are removable, and the "
     f"lower end of that share's interval is at least {C1_REMOVABLE_LOW:.0%}. Differs: more than "
-    f"{C1_NEEDED:.0%} are needed. Of a translator the encoder's own heads count, as in Table 1; of three or more "
-    "trainings the mean share and number, with a t interval over trainings and texts, and the mean power.",
+    f"{C1_NEEDED:.0%} are needed. Of a translator the encoder's own heads count, as in Table 1; of "
+    "three or more trainings the mean share and number, with a t interval over trainings and texts, and the "
+    "mean power.",
     effect="11 of 12 heads cost nothing, the others twice the tolerated loss (Table 1: 8 of 96 change "
     "the score).",
     page=("notebooks/01_one_head", "figure-1"),
