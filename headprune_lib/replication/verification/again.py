@@ -275,7 +275,7 @@ def _compared(
     said += [f"of all texts, not compared: {', '.join(left_out)}"] if left_out else []
     n = len(rows(result.n_examples))
     title = f"{name}, {n} of {result.n_examples} texts"
-    yield Quantity(title, "", "; ".join(said), "each its own", bool(agreeing))
+    yield Quantity(title, "", "; ".join(said), "each its own", bool(differences))
     if (means := means_follow(name, part.raw)) is not None:
         yield means
 
