@@ -15,6 +15,13 @@ def cola_scores():
     ]
 
 
+def best_recipe():
+    recipes = values("recipes", "cola", "minilm")["recipes"]
+    best = max(recipes, key=lambda recipe: recipe["score"])
+    chosen = (best["epochs"], best["batch_size"], best["learning_rate"])
+    return len(recipes) == 7 and chosen == (10, 32, 1e-4)
+
+
 def log_losses():
     curve = values("pruning_curve", "cola", "minilm")["curves"]["importance"]["log_loss"]
     return round(curve[0], 2), round(curve[-1], 2)
@@ -76,13 +83,15 @@ STATEMENTS += on(
         "ten epochs give 0.34, 0.32 and 0.26 (three seeds)": lambda: (
             [round(score, 2) for score in cola_scores()] == [0.34, 0.32, 0.26]
         ),
+        "Of seven recipes compared on 1,500 held-out training sentences, one seed each, ten epochs "
+        "in batches of 32 at a learning rate of 1e-4 had the best score": best_recipe,
         "**The 0.40 is not met**": lambda: max(cola_scores()) < 0.40,
         "MPNet has 0.56 after three epochs": lambda: (
             round(uncut("cola", "mpnet"), 2) == 0.56
             and load_profile("base").on("cola").finetuning.epochs == 3
         ),
         "Its log-loss on the test sentences rose from 0.64 to 1.30, more than the 0.65 of a "
-        "model without heads, and falls as heads are removed": lambda: log_losses() == (1.30, 0.65),
+        "model without heads": lambda: log_losses() == (1.30, 0.65),
         "[Cuts that hurt do so under both]": searches_agree,
         "MiniLM: five on reviews, three on the benchmarks; MPNet: three, on SNLI's new pairs "
         "one": lambda: (

@@ -1,4 +1,4 @@
-"""What the history of the rules says of the comparison of orders."""
+"""What the rules beyond the paper say of the comparison of orders."""
 
 from headprune_lib.replication.measurements.contrasts import Statistics, values_of
 from headprune_lib.replication.order_names import parse_part
@@ -20,7 +20,7 @@ def depends_on_the_draw():
 
 
 STATEMENTS = on(
-    "book/history.md",
+    "book/beyond.md",
     {
         "by another seed, or with 50,000 resamples in place of 5,000, some resample falls to "
         "chance": depends_on_the_draw,

@@ -46,7 +46,6 @@ __all__ = [
     "orders_table",
     "precision_table",
     "quality_table",
-    "recipes_table",
     "samples_table",
     "sizes_table",
     "speeds_grid",
@@ -310,28 +309,6 @@ def difficulty_table(curves: Mapping[str, Result], one_head: Mapping[str, Result
 def _word(judged: Judged) -> str:
     """A rule's word with its power, by which readers can tell how much it says."""
     return judged.word if judged.power is None else f"{judged.word} (power {judged.power:.2f})"
-
-
-def recipes_table(result: Result) -> pd.DataFrame:
-    """One row a recipe of fine-tuning, from the shortest training to the longest.
-
-    The score is shown in the task's own metric, and against the first row's.
-    """
-    return pd.DataFrame(
-        [
-            {
-                "epochs": row["epochs"],
-                "learning rate": f"{row['learning_rate']:g}",
-                "batch": row["batch_size"],
-                result.unit: estimate(row["score"], row["interval"]),
-                "minus the first": ""
-                if i == 0
-                else signed(row["gain"]["difference"], row["gain"]["interval"]),
-                "log-loss (nats)": estimate(row["log_loss"], row["log_loss_interval"]),
-            }
-            for i, row in enumerate(result.values["recipes"])
-        ]
-    )
 
 
 def sizes_table(table4: Result) -> pd.DataFrame:
