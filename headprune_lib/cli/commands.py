@@ -225,7 +225,7 @@ def prune(
     with user_errors():  # before torch is imported
         bound = one_bound(bounds, at, held_out)
         if uniform and (bound.option != "--amount" or per_group or group_score != "mean"):
-            refuse("--uniform goes with --amount alone, by the mean of whole groups")
+            refuse("--uniform needs --amount, without --per-group and --group-score sum")
         check_new(out)
         if report is not None:
             if report.is_dir() or report.resolve() == out.resolve():

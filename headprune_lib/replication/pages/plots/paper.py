@@ -153,7 +153,7 @@ def layers_tasks(table6: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
 
 
 def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -> Figure:
-    """Figure 6a–d, a panel each: the score as heads go by importance, in its own unit.
+    """Figure 6a–d, a panel each: the score as heads are removed by importance, in its own unit.
 
     Beside our lines stands BERT-base's, where others measured the paper's figure again, and the
     share at which the paper's own curve begins to fall.
