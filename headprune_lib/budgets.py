@@ -1,6 +1,6 @@
-"""How far down an order heads go, and what a model then takes.
+"""How many heads of an order are removed, and what the model then costs.
 
-Heads go until a bound is kept, or as long as the model is good enough. What is bounded is a function
+Heads are removed until a bound is met, or as long as the model is good enough. What is bounded is a function
 of a mask, made once for a model: parameters, bytes of its cache, seconds of a pass; nothing is
 removed for it.
 

@@ -107,7 +107,7 @@ def removal_units(
         kinds: only heads of these kinds go; all kinds if not given.
         keep_at_least: heads that every layer keeps.
         per_group: take equally many heads of each group, so that key and value heads stay, until
-            the layer's last heads go. With multi-query attention heads go one by one then.
+            the layer's last heads are removed; with multi-query attention one at a time.
         group_score: what a step is ranked by, the ``"mean"`` or the ``"sum"`` of its heads' scores.
 
     Raises:
@@ -171,7 +171,7 @@ def prune_mask(
             group, ``keep_at_least`` or what cannot be removed does not allow it.
 
     Warns:
-        UserWarning: fewer heads go than ``amount`` asks for, or none; says why.
+        UserWarning: fewer heads are removed than ``amount`` asks for; says why.
 
     Raises:
         TypeError: an amount that is no number.
@@ -319,7 +319,7 @@ def _kept_in_each(n: int) -> str:
 
 
 def _warn_of_less(amount: float, n_heads: int, asked: int, gone: int, reasons: list[str]) -> None:
-    """Warn where fewer heads go than a share of ``n_heads`` asks for."""
+    """Warn where fewer heads are removed than a share of ``n_heads`` asks for."""
     if amount and not asked:
         said = f"amount {amount:g} of {n_heads} heads is less than one: no head goes"
     elif gone < asked:

@@ -1,4 +1,4 @@
-"""What else a pruned model runs in: rows and columns of the table in ``book/prune.md``."""
+"""What else a pruned model runs in, as ``book/prune.md`` says."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def loaded(build):
     return run
 
 
-# Column of the page -> how the model came to be: uneven, and with an empty layer.
+# What loads it -> how the model came to be: uneven, and with an empty layer.
 WAYS = {"`load_pruned`, encoder": loaded(classifier), "`load_pruned`, decoder": loaded(llama)}
 
 
@@ -89,7 +89,7 @@ def dispatched(model, folder):
     torch.testing.assert_close(logits(placed), before, rtol=0, atol=1e-5)
 
 
-# Row of the page -> what is asked.
+# Program -> what is asked.
 PROGRAMS = {
     "`Trainer`, a step and its checkpoint": trainer,
     "PEFT: LoRA, two steps, merged": lora,

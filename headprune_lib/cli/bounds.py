@@ -22,7 +22,7 @@ SIZED, HELD_OUT = ("--cache-bytes", "--seconds"), ("--lose-points", "--lose-nats
 
 @dataclass(frozen=True)
 class Bound:
-    """The one option that says how many heads go.
+    """The one option that sets how many heads are removed.
 
     Attributes:
         option: its name, one of :data:`TITLES`.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # imported where a command needs them: --help must not wait f
     from headprune_lib.masking import HeadTensors
 
 PANEL = "A model of your own"
-BOUNDS = "How many heads go: exactly one of these"
+BOUNDS = "How many heads are removed: exactly one of these"
 
 
 def _flag(name: str, text: str) -> Any:
@@ -38,7 +38,7 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A folder, a .gguf file, a Hub name, or with the replication a task that it has "
+        help="A folder, a .gguf file, a Hub name, or a task that the replication has "
         "weights for, such as reviews.",
     ),
 ]
@@ -47,20 +47,21 @@ Data = Annotated[
     typer.Argument(
         metavar="DATA",
         help=".tsv, .csv or .jsonl with the columns text and label; text, text2 and label; source "
-        "and target; or text. Other columns are passed over.",
+        "and target; or text. Other columns are ignored.",
     ),
 ]
 TextColumn = Annotated[
     list[str] | None,
-    typer.Option(help="The column of text, in place of these names; for pairs given twice."),
+    typer.Option(help="The column of the text, if it has another name; twice for pairs."),
 ]
 AsJson = Annotated[bool, _flag("--json", "Print JSON.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Examples a batch.")]
-MaxLength = Annotated[int, typer.Option(min=2, help="Tokens that a text is cut to.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Examples per batch.")]
+MaxLength = Annotated[int, typer.Option(min=2, help="Longer texts are cut to this many tokens.")]
 By = Annotated[
     str,
     typer.Option(
-        metavar="CRITERION", help="What scores the heads; `headprune criteria` lists the names."
+        metavar="CRITERION",
+        help="The criterion that scores the heads; `headprune criteria` lists the names.",
     ),
 ]
 
@@ -72,15 +73,13 @@ Format = StrEnum("Format", ["TRANSFORMERS", "ONNX", "GGUF"])
 
 Normalised = Annotated[
     Normalise,
-    typer.Option(
-        help="Divide by the l2 norm of the layer's scores; own: as is usual for the criterion."
-    ),
+    typer.Option(help="Divide by the l2 norm of the layer's scores; own: the criterion's default."),
 ]
 
 
 @app.command(rich_help_panel=PANEL)
 def inspect(model: Model, as_json: AsJson = False) -> None:
-    """Show the attention heads of a model, and the attention modules that were not taken.
+    """Show the attention heads of a model, and the attention modules that are not supported.
 
     Example: headprune inspect ./my-model
     """
@@ -101,7 +100,7 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
 
 @app.command(rich_help_panel=PANEL)
 def criteria(as_json: AsJson = False) -> None:
-    """List what can score heads: the names that --by takes."""
+    """List the criteria that score heads: the names that --by accepts."""
     from headprune_lib.cli.output import criteria_table, printed
 
     typer.echo(printed(criteria_table(), as_json))
@@ -139,26 +138,29 @@ def prune(
     model: Model,
     data: Data,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder for the pruned model.")],
-    amount: Annotated[float | None, _bound("Share of the heads that goes, 0 to 1.")] = None,
+    amount: Annotated[float | None, _bound("Share of the heads to remove, 0 to 1.")] = None,
     parameters: Annotated[
-        float | None, _bound("Parameters left at most: a number, or up to 1 a share of them.")
+        float | None, _bound("At most this many parameters; up to 1, this share of them.")
     ] = None,
     cache_bytes: Annotated[
-        float | None, _bound("Bytes of keys and values left at most, with --at.")
+        float | None, _bound("At most this many bytes of keys and values, with --at.")
     ] = None,
     seconds: Annotated[
         float | None,
-        _bound("Seconds of a pass left at most, with --at; by a table measured layer by layer."),
+        _bound("At most this many seconds a pass, with --at; from timings of each layer."),
     ] = None,
     lose_points: Annotated[
-        float | None, _bound("Points of accuracy lost at most, on --held-out.")
+        float | None, _bound("Lose at most this many points of accuracy, on --held-out.")
     ] = None,
-    lose_nats: Annotated[float | None, _bound("Nats of loss more at most, on --held-out.")] = None,
+    lose_nats: Annotated[
+        float | None, _bound("Add at most this many nats of loss, on --held-out.")
+    ] = None,
     at: Annotated[
         str | None, typer.Option(metavar="BxT", help="Examples x tokens, such as 16x128.")
     ] = None,
     held_out: Annotated[
-        Path | None, typer.Option(help="Text to choose by, neither DATA nor --test.")
+        Path | None,
+        typer.Option(help="Text that bounds on quality are checked on, neither DATA nor --test."),
     ] = None,
     by: By = "importance",
     normalize: Normalised = Normalise.OWN,
@@ -171,17 +173,27 @@ def prune(
     keep_at_least: Annotated[int, typer.Option(min=0, help="Heads that each layer keeps.")] = 0,
     per_group: Annotated[
         bool,
-        _flag("--per-group", "As many heads of each group that shares a key, not whole groups."),
+        _flag(
+            "--per-group",
+            "Remove equally many heads of each group that shares keys, not whole groups.",
+        ),
     ] = False,
     uniform: Annotated[
         bool,
-        _flag("--uniform", "As many heads in each layer, for headprune export; with --amount."),
+        _flag(
+            "--uniform",
+            "Keep equally many heads in each layer, for headprune export; with --amount.",
+        ),
     ] = False,
     group_score: Annotated[
-        GroupScore, typer.Option(help="Rank heads that go together by this of their scores.")
+        GroupScore, typer.Option(help="How scores of heads that are removed together are combined.")
     ] = GroupScore.MEAN,
     tuned: Annotated[
-        bool, _flag("--tune-mask", "Fit gates of the heads that stay on DATA, and fold them in.")
+        bool,
+        _flag(
+            "--tune-mask",
+            "Fit gates of the remaining heads on DATA, and fold them in.",
+        ),
     ] = False,
     test: Annotated[
         Path | None, typer.Option(help="Another file for quality and speed; DATA if left out.")
@@ -213,7 +225,7 @@ def prune(
     with user_errors():  # before torch is imported
         bound = one_bound(bounds, at, held_out)
         if uniform and (bound.option != "--amount" or per_group or group_score != "mean"):
-            refuse("--uniform goes with --amount alone, by the mean of whole groups")
+            refuse("--uniform needs --amount, without --per-group and --group-score sum")
         check_new(out)
         if report is not None:
             if report.is_dir() or report.resolve() == out.resolve():
@@ -374,7 +386,7 @@ def export(
         bool,
         _flag(
             "--full-size",
-            "With transformers: the unpruned size, zeros for heads that are gone; every class "
+            "With transformers: the unpruned size, zeros for removed heads; every class "
             "opens it, and it saves no time.",
         ),
     ] = False,

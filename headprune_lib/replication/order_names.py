@@ -1,4 +1,4 @@
-"""What the names of parts and of orders say: which heads go, on which training, and in what order.
+"""What the names of parts and of orders say: which heads are removed, of which training, in what order.
 
 A part of a result is a curve, or a point of one. Its name says, in this order and where it applies:
 the one kind of heads that go, the order, whether whole groups go, whether gates are fitted, the share
@@ -132,10 +132,10 @@ class PartName(NamedTuple):
 
     Attributes:
         curve: the name without the training: curves of the same name are runs of one order.
-        order: in which heads go.
+        order: of removal.
         training: the seed of one that is not the first; None for the first.
-        kind: the only one whose heads go; None where all do.
-        groups: ``"per group"`` or ``"whole groups"``, where heads go by groups; else None.
+        kind: the only one whose heads are removed; None for all.
+        groups: ``"per group"`` or ``"whole groups"``, if groups are removed; else None.
         tuned: whether gates of the heads that are left are fitted along the order.
         share: of the heads, removed; None of a whole curve.
         way: how the model is trained again; None where it is not.

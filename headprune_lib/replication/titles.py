@@ -26,7 +26,7 @@ def spelled(name: str) -> str:
     >>> spelled("sst2"), spelled("mpnet"), spelled("reviews")
     ('SST-2', 'MPNet', 'reviews')
     >>> spelled("post-norm"), spelled("enfr")
-    ('post-norm translator', 'en-fr Bible')
+    ('post-norm translator', 'English-French (Bible)')
     """
     registers = (TASKS, BASES, TRANSLATION_TASKS, LANGUAGE_MODELS, LANGUAGE_TASKS)
     entry = next((register[name] for register in registers if name in register), None)

@@ -447,7 +447,7 @@ C3 = Claim(
     paper_value="Removed without a visible loss: 40% of BERT's heads on MNLI, 60% on SST-2, 50% on CoLA "
     "and MRPC; 20% of a translator's (Figures 3 and 6, read off).",
     criterion=f"{_READING}the curve looks level up to the paper's share for the task: at least "
-    f"{C3_KEPT:.0%} of the score is left, chance not taken off.",
+    f"{C3_KEPT:.0%} of the score is left, without subtracting chance.",
     rule=f"At the paper's own share for the task (MNLI, and SNLI in its place, 40%; SST-2 and the reviews "
     f"60%; CoLA and MRPC 50%; translation 20%; any other text as MNLI), by normalised importance. "
     f"Replicates: the 95% interval of what is kept of the score above chance lies at or above "

@@ -35,10 +35,10 @@ def gpu(
         ),
     ] = None,
 ) -> None:
-    """Check this machine's GPU, then measure what one is wanted for, the most wanted first.
+    """Check this machine's GPU, then measure what needs one, the most wanted first.
 
     Table 4 in BERT-base's shape comes first and needs no text; then further fine-tunings of MiniLM;
-    then Figure 5 in the shape of the paper's IWSLT model. The same command goes on after an
+    then Figure 5 in the shape of the paper's IWSLT model. The same command resumes after an
     interruption. A step that fails is named, and the next one follows.
     """
     import torch

@@ -96,7 +96,7 @@ def reproduce(
 ) -> None:
     """Measure a table or figure, store it, and compare it with the committed result and the paper.
 
-    Weights that are here are used, others are trained first. On fewer texts than the profile has,
+    Stored weights are used; others are trained first. On fewer texts than the profile has,
     only the first training is measured. With a model or values of your own the result goes to a
     folder of its own, and the committed one stays.
     """
@@ -215,10 +215,10 @@ def verify(
     data: Data = None,
     device: DeviceName = None,
 ) -> None:
-    """Compute a stored result again and compare: exit code 1 where it is not found again.
+    """Compute a stored result again and compare: exit code 1 if they differ.
 
-    A training lies in a folder of its own in the cache and resumes after a kill; what was measured
-    stays as it is. What is found of a committed result is noted in data/verified.json.
+    A training is kept apart in the cache and resumes after an interruption; stored results do not
+    change. Checks of committed results are recorded in data/verified.json.
     """
     from headprune_lib.replication.measurements import asked
     from headprune_lib.replication.profiles import check_here
@@ -331,7 +331,7 @@ def plan(
     device: DeviceName = None,
     values: Values = None,
 ) -> None:
-    """Say what a profile would fetch and compute, what is done, and how long the rest takes here.
+    """Show what a profile would fetch and compute, what is done, and how long the rest takes.
 
     Nothing is fetched. Hours come from passes timed now, on a model of the same shape.
     """

@@ -25,8 +25,8 @@ def results(
 ) -> None:
     """List what was measured here: when, on what, how it differs from the committed result, and where.
 
-    That is every result with parameters of your own, and those in data/results that git has in
-    another form.
+    These are all results with parameters of your own, and those in data/results that differ from
+    git's.
     """
     from headprune_lib.messages import unknown
     from headprune_lib.replication.measurements import MEASUREMENTS

@@ -43,8 +43,8 @@ def train(
 ) -> None:
     """Train the profile's model on its task, for each seed, and store the weights.
 
-    A translation model is trained from nothing, one seed, and goes on from its last epoch after a
-    kill.
+    A translation model is trained from scratch, one seed, and resumes from its last epoch after an
+    interruption.
     """
     from headprune_lib.replication.measurements.halves import check_task, load_for
     from headprune_lib.replication.measurements.measurement import HALVES

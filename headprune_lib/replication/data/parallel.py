@@ -337,7 +337,7 @@ TRANSLATION_TASKS: dict[str, TranslationTask] = {
             ("en", "fr"),
             "4",
             "l",
-            "en-fr Bible",
+            "English-French (Bible)",
         ),
         _verses(
             "enfr-kjv",
@@ -347,7 +347,9 @@ TRANSLATION_TASKS: dict[str, TranslationTask] = {
             "l",
             "King James Version",
         ),
-        _verses("deen", "Elberfelder to Basic English", ("de", "en"), "e", "3", "de-en Bible"),
+        _verses(
+            "deen", "Elberfelder to Basic English", ("de", "en"), "e", "3", "German-English (Bible)"
+        ),
         TranslationTask(
             "multi30k",
             "Multi30k, captions of photographs",
@@ -355,7 +357,7 @@ TRANSLATION_TASKS: dict[str, TranslationTask] = {
             _captions,
             _MULTI30K,
             _caption_checksums,
-            short="Multi30k de-en",
+            short="German-English (Multi30k)",
         ),
         TranslationTask(
             "wmt14-enfr",
@@ -365,7 +367,7 @@ TRANSLATION_TASKS: dict[str, TranslationTask] = {
             {},
             partial(_set_checksums, NEWS),
             chosen=("test", "valid"),
-            short="WMT14 en-fr",
+            short="English-French (WMT14)",
         ),
         TranslationTask(
             "mtnt-enfr",
@@ -375,7 +377,7 @@ TRANSLATION_TASKS: dict[str, TranslationTask] = {
             {},
             partial(_set_checksums, POSTS),
             far="test",
-            short="MTNT en-fr",
+            short="English-French (MTNT)",
         ),
         TranslationTask(
             iwslt.NAME,
@@ -384,7 +386,7 @@ TRANSLATION_TASKS: dict[str, TranslationTask] = {
             iwslt.load,
             {},
             iwslt.checksums,
-            short="IWSLT14 de-en",
+            short="German-English (IWSLT14)",
         ),
         TranslationTask("toy", "made-up words", ("aa", "bb"), _made_up, {"toy": "seeded"}),
         TranslationTask(

@@ -1,4 +1,4 @@
-"""What do the heads look at that go first? Not in the paper."""
+"""What do the heads that are removed first attend to? Not in the paper."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ PRECISIONS = {"float32": False, "bfloat16": True}
 EXAMPLES = 500
 """Most test sentences, and most sentences that heads are scored on."""
 SHARES = (0.0, 0.2, 0.5)
-"""Shares of the heads that are masked, the first to go by importance in float32."""
+"""Shares of the heads that are masked, the least important in float32 first."""
 
 
 @measurement(

@@ -143,8 +143,8 @@ def _timed(
     """
     if profile.lacks_gpu:
         raise ValueError(
-            f"speed on {profile.device} is timed by who asks, and there is no GPU here: measure it on "
-            "a machine that has one"
+            f"speed on {profile.device} needs a GPU, and this machine has none; "
+            "measure it on one that has"
         )
     for model in pair.values():
         model.to(profile.device)

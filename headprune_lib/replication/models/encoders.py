@@ -396,7 +396,7 @@ def recipe_of(profile: Profile, way: Way) -> dict[str, Any]:
 def retrained(subject: EncoderSubject, model: nn.Module, way: Way, heads: str) -> nn.Module:
     """The model after training on the subject's training sentences, in evaluation mode.
 
-    A killed training goes on from its last whole epoch. Weights are those of the training, without
+    An interrupted training resumes from its last epoch. Weights are those of the training, without
     the rounding of stored ones.
 
     Args:

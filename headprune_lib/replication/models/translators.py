@@ -769,7 +769,7 @@ def retrained(subject: TranslationSubject, model: nn.Module, heads: str) -> nn.M
     """The model after training on the subject's training pairs, in evaluation mode.
 
     With the recipe of its training, but for the learning rate: it rises to the value at which that
-    training ended, and falls linearly to 0. A killed training goes on from its last whole epoch.
+    training ended, and falls linearly to 0. An interrupted training resumes from its last epoch.
 
     Args:
         model: the subject's, without some heads; changed in place.

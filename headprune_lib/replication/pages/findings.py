@@ -1,15 +1,13 @@
-"""What plain Markdown shows of the stored results, between two marks each.
+"""What plain Markdown shows of the stored results, between two marks.
 
-The README has the answer, one figure and a short table of verdicts, the page on deviations the recipes of
-fine-tuning that were compared for a task. The leaderboard of orders of removal is a file of its own.
+The README has the answer, one figure and a short table of verdicts. The leaderboard of orders of removal
+is a file of its own.
 """
 
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 
 import pandas as pd
@@ -17,7 +15,7 @@ import pandas as pd
 from headprune_lib.replication import measurements
 from headprune_lib.replication.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.claims import evidence, rules
-from headprune_lib.replication.pages import plots, tables
+from headprune_lib.replication.pages import plots
 from headprune_lib.replication.pages.frames import prunable_at
 from headprune_lib.replication.pages.page import collect, pick
 from headprune_lib.replication.pages.plots.style import style
@@ -26,15 +24,12 @@ from headprune_lib.replication.pages.site.summary import summary_table
 from headprune_lib.replication.pages.tables.beyond import leaderboard_rows
 from headprune_lib.replication.pages.tables.markup import kept_text
 from headprune_lib.replication.paths import project_root
-from headprune_lib.replication.profiles import Candidate, load_profile
 from headprune_lib.replication.store import Result, plain
 from headprune_lib.replication.store.files import replace_files
 
 START, END = "<!-- findings: written by `headprune findings` -->", "<!-- /findings -->"
 FIGURE = "book/static/figure3b.png"
 _MODEL, _TASK = "minilm", "reviews"
-DEVIATIONS, TUNED = "book/deviations.md", ("cola", "mnli")
-_INDENT = "  "  # the table belongs to an item of a list
 
 
 def shown_curve() -> Result:
@@ -78,39 +73,14 @@ def findings(curve: Result) -> str:
     )
 
 
-def recipe_marks(task: str) -> tuple[str, str]:
-    """The marks between which the page on deviations has the recipes of a task."""
-    written = "written by `headprune findings` once all are measured"
-    return f"<!-- recipes of {task}: {written} -->", f"<!-- /recipes of {task} -->"
-
-
-def every_recipe(compared: Result) -> bool:
-    """Whether all of the profile's recipes are measured: a table of a few would hide the others."""
-    profile = load_profile(compared.profile, task=compared.task)
-    wanted = measurements.MEASUREMENTS["recipes"].parts(profile, "encoder", compared.task)
-    return set(wanted) <= compared.parts.keys()
-
-
-def recipes(compared: Result) -> str:
-    """The Markdown of recipes of fine-tuning, the one that everything else is measured with bold."""
-    chosen = load_profile(compared.profile, task=compared.task).finetuning
-    bold = [
-        all(row[field.name] == getattr(chosen, field.name) for field in fields(Candidate))
-        for row in compared.values["recipes"]
-    ]
-    table = tables.recipes_table(compared).astype(str)
-    table.loc[bold] = table.loc[bold].map(lambda cell: f"**{cell}**" if cell else cell)
-    return textwrap.indent(table.to_markdown(index=False, disable_numparse=True), _INDENT)
-
-
 def write_findings() -> list[Path]:
-    """Put what is stored into the README and the page, and draw the figure; returns the files.
+    """Put what is stored into the README, and draw the figure; returns the files.
 
     Raises:
-        ValueError: a file lacks the marks.
+        ValueError: the README lacks the marks.
         FileNotFoundError: there is no stored result to draw.
     """
-    readme, figure, page = (project_root() / name for name in ("README.md", FIGURE, DEVIATIONS))
+    readme, figure = (project_root() / name for name in ("README.md", FIGURE))
     before, after = around(readme.read_text("utf-8"), START, END, readme)
     curve = shown_curve()
     with style():
@@ -122,13 +92,6 @@ def write_findings() -> list[Path]:
     if orders := collect(measurements.found("which_first")):
         for name, content in leaderboard_files(orders).items():
             files[project_root() / name] = content
-    text = page.read_text("utf-8")
-    for task in TUNED:
-        compared = pick(collect(measurements.found("recipes")), _MODEL, task)
-        if compared and every_recipe(compared):
-            before, after = around(text, *recipe_marks(task), page)
-            text = f"{before}\n\n{recipes(compared)}\n\n{_INDENT}{after}"
-    files[page] = text.encode()
     replace_files(files)
     return list(files)
 

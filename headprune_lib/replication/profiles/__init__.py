@@ -153,7 +153,7 @@ class Adapters:
 class Recovery:
     """How an encoder is trained again after heads were removed from it; the rest is Finetuning's.
 
-    ``shares`` of the heads go in each of ``orders``, and in ``random_orders`` drawn ones.
+    ``shares`` of the heads are removed in each of ``orders`` and in ``random_orders`` drawn ones.
     """
 
     ways: list[Literal["all weights", "LoRA"]]
@@ -263,7 +263,7 @@ class Speed:
 
 @parameters
 class Checkpoints:
-    """At which points of a model's training Figure 5 is measured, and in which orders heads go.
+    """At which points of a training Figure 5 is measured, and in which orders of removal.
 
     ``shares`` are of the best validation BLEU: the stored weights nearest to each are measured;
     those after each of ``epochs`` are too.
@@ -429,7 +429,7 @@ class Profile:
         return self.translation_seeds[task][model]
 
     def check_training(self, task: str, seed: int) -> None:
-        """Raises ValueError for a seed that is none of ``trainings``: hours, for a slip of the pen."""
+        """Raises ValueError for a seed that is none of ``trainings``: a typing error would cost hours."""
         if seed not in (known := self.trainings(task)):
             raise ValueError(
                 f"training {seed} is none of the profile's for {task}, "

@@ -1,11 +1,9 @@
-"""The README and the page of the deviations say what the stored results say."""
+"""The README says what the stored results say."""
 
 import pytest
 
-from headprune_lib.replication import store
 from headprune_lib.replication.pages import findings
 from headprune_lib.replication.paths import project_root
-from headprune_lib.replication.store import Key
 
 ROOT = project_root()
 
@@ -17,15 +15,6 @@ def test_the_readme_holds_the_findings_of_the_stored_results():
     expected = findings.findings(findings.shown_curve())
     assert between.strip() == expected, "run `headprune findings`"
     assert (ROOT / findings.FIGURE).is_file()
-
-
-def test_the_page_on_deviations_holds_the_recipes():
-    text = (ROOT / findings.DEVIATIONS).read_text("utf-8")
-    for task in findings.TUNED:
-        before, after = findings.around(text, *findings.recipe_marks(task), ROOT)
-        result = store.stored(Key("recipes", task, "minilm"))
-        expected = findings.recipes(result).strip() if result else ""
-        assert text[len(before) : -len(after)].strip() == expected, "run `headprune findings`"
 
 
 def test_what_is_missing_is_told_and_nothing_is_written(tmp_path, monkeypatch):

@@ -69,7 +69,7 @@ def kept_by_model(
     """
     shown = {name: one for name, one in shown.items() if above_chance(one)} or shown
     wide = layout.columns > 1
-    figure, axes = plt.subplots(figsize=layout.canvas((46 if wide else 62) * len(shown) + 50))
+    figure, axes = plt.subplots(figsize=layout.canvas((40 if wide else 62) * len(shown) + 50))
     for place, (order, look) in enumerate(looks(orders).items()):
         areas = {
             line: values["orders"][order]["area"]
@@ -116,7 +116,7 @@ def areas_of_orders(
     """
     orders = sorted(values["orders"], key=lambda name: values["orders"][name]["area"]["value"])
     wide = layout.columns > 1
-    figure, axes = plt.subplots(figsize=layout.canvas((22 if wide else 52) * len(orders) + 70))
+    figure, axes = plt.subplots(figsize=layout.canvas((19 if wide else 52) * len(orders) + 70))
     names = []
     for line, (name, look) in enumerate((name, looks([name])[name]) for name in orders):
         area = values["orders"][name]["area"]

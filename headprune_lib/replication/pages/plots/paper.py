@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headprune_lib.replication.claims.kept import HEADS
-from headprune_lib.replication.claims.rules import share_judged, task_judged
+from headprune_lib.replication.claims.rules import share_judged
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.along_training import translating
 from headprune_lib.replication.pages.frames import step_at
@@ -30,6 +30,7 @@ from headprune_lib.replication.pages.plots.style import (
     below,
     layer_changes,
     looks,
+    name_ends,
     pruning_axes,
     pruning_curve,
     weight,
@@ -65,8 +66,15 @@ def figure3b(curve: Result, layout: Layout = WIDE) -> Figure:
     return below(figure, layout)
 
 
+_VARIANTS = {
+    *("importance main", "importance rescored"),
+    *("importance unnormalised", "importance reversed"),
+}
+"""Orders of a curve that its figure leaves out: other pages compare them."""
+
+
 def orders(axes: Axes, curve: Result, counted: bool = True) -> None:
-    """A line an order of a pruning curve, the paper's own the widest.
+    """A line an order of a pruning curve but for variants of importance, the paper's own the widest.
 
     Beside them chance, the paper's share that the result is judged at by C3's rule, and on a task of
     the paper BERT-base by importance, as others measured it.
@@ -76,7 +84,8 @@ def orders(axes: Axes, curve: Result, counted: bool = True) -> None:
     """
     values, half = curve.values, half_of(curve.key)
     shares, scale = 100 * np.array(values["shares"]), 1 if curve.metric == "BLEU" else 100
-    for name, look in looks(shown_orders(values)).items():
+    shown = [name for name in shown_orders(values) if name not in _VARIANTS]
+    for name, look in looks(shown).items():
         pruning_curve(
             axes,
             shares,
@@ -91,16 +100,13 @@ def orders(axes: Axes, curve: Result, counted: bool = True) -> None:
         axes.axhline(
             100 * values["chance"], color=BLACK, linewidth=1, linestyle=":", label="chance"
         )
-    judged = task_judged(curve.task, half)
-    name = spelled(judged) if half == "encoder" else judged.upper()
-    share = share_judged(curve.task, half)
-    share_in_the_paper(axes, share, f"the paper, {name}: level up to {share:.0%}")
+    share_in_the_paper(axes, share_judged(curve.task, half))
     pruning_axes(axes, curve.metric if scale == 1 else f"{curve.metric} (%)")
 
 
-def share_in_the_paper(axes: Axes, share: float, label: str) -> None:
+def share_in_the_paper(axes: Axes, share: float) -> None:
     """A line where the paper's curve begins to fall, by eye."""
-    dash = (0, (6, 2))
+    dash, label = (0, (6, 2)), "the paper: level up to here"
     axes.axvline(100 * share, color=GREEN, linewidth=2, linestyle=dash, label=label)
 
 
@@ -131,7 +137,7 @@ def layers_tasks(table6: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
     layers = np.arange(1, len(published) + 1)
     drawn = {name: one for name, one in table6.items() if len(one.values["layers"]) == len(layers)}
     looks_of = zip(itertools.cycle(_APART), itertools.cycle("os^v"))
-    figure, (axes,) = layout.panels(1, 320)
+    figure, (axes,) = layout.panels(1, 280)
     within(axes, -1, 0, "a loss of at most 1 point")
     for place, ((name, one), (colour, form)) in enumerate(
         zip(drawn.items(), looks_of, strict=False)
@@ -147,7 +153,7 @@ def layers_tasks(table6: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
 
 
 def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -> Figure:
-    """Figure 6a–d, a panel each: the score as heads go by importance, in its own unit.
+    """Figure 6a–d, a panel each: the score as heads are removed by importance, in its own unit.
 
     Beside our lines stands BERT-base's, where others measured the paper's figure again, and the
     share at which the paper's own curve begins to fall.
@@ -155,7 +161,7 @@ def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -
     Args:
         panels: the paper's name of a panel, such as ``"figure6a"`` -> name -> pruning curve.
     """
-    figure, places = layout.panels(len(panels), 270, columns=2)
+    figure, places = layout.panels(len(panels), 230, columns=2)
     for axes, (name, curves) in zip(places, panels.items(), strict=True):
         task, score = "", ""
         for (label, result), colour, line in zip(
@@ -171,7 +177,7 @@ def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -
         if not curves:
             axes.text(50, 0.5, NOT_MEASURED, ha="center", va="center")
         if task and (share := published_share(task)) is not None:
-            share_in_the_paper(axes, share, "the paper: level up to here")
+            share_in_the_paper(axes, share)
             axes.set_title(f"({name[-1]}) {_task_title(task)}: {share:.0%} in the paper")
         pruning_axes(axes, score)
     return below(figure, layout)
@@ -217,11 +223,12 @@ def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
     figure, places = layout.panels(len(panels), 300, sharey=True)
     for axes, (name, lines) in zip(places, panels.items(), strict=True):
         for (removed, kept), (colour, mark) in zip(lines.items(), _LOOKS, strict=True):
-            y, label = [100 * share for share in kept.values()], f"{removed}% removed"
+            y, label = [100 * share for share in kept.values()], f"{removed}%"
             axes.plot(list(kept), y, f"{mark}-", color=colour, markersize=5, label=label)
         label = "the paper: 40% removed, from epoch 10 on"
         axes.axhspan(low, high, color=GREEN, alpha=0.3, linewidth=0, label=label)
         axes.set(xlabel="epoch", title=name.replace(", ", ",\n"), ylim=(0, 115), xlim=(0, None))
+        name_ends(axes)
     for axes in places[:: layout.columns]:
         axes.set(ylabel="BLEU kept (%)")
     return below(figure, layout, columns=3)

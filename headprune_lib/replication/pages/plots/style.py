@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -46,6 +46,7 @@ __all__ = [
     "histogram",
     "layer_changes",
     "name",
+    "name_ends",
     "panels",
     "pruning_axes",
     "pruning_curve",
@@ -152,11 +153,15 @@ def style() -> Iterator[None]:
 
 
 def below(figure: Figure, layout: Layout, columns: int = 2) -> Figure:
-    """The figure with one legend for all panels under it, in as many columns as fit."""
+    """The figure with one legend for all panels under it, in as many columns as fit.
+
+    Lines that :func:`name_ends` named are not in it.
+    """
     shown: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            shown.setdefault(label, handle)
+            if handle not in NAMED:
+                shown.setdefault(label, handle)
     handles, labels = list(shown.values()), list(shown)
     columns = columns if layout.columns > 1 else 1
     if columns == 1:
@@ -195,6 +200,28 @@ def panels(
 def name(axes: Axes, x: float, y: float, text: str, colour: str = BLACK, **kwargs: Any) -> None:
     """A line, bar or band named where it is, in its colour."""
     axes.text(x, y, text, color=colour, fontsize=11, **kwargs)
+
+
+NAMED: WeakSet[Line2D] = WeakSet()
+"""Lines that have their name at their end."""
+
+
+def name_ends(axes: Axes) -> None:
+    """Each line's label at its right end, in its colour; labels that would overlap move apart.
+
+    To be called once the limits of the axes are set.
+    """
+    low, high = axes.get_ylim()
+    height = 72 * axes.get_position().height * axes.get_figure().get_size_inches()[1]
+    apart = 15 * (high - low) / height  # a line of text
+    lines = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    place = -np.inf
+    for line in sorted(lines, key=lambda line: line.get_ydata()[-1]):
+        place = max(line.get_ydata()[-1], place + apart)
+        at = {"xy": (line.get_xdata()[-1], place), "xytext": (6, 0)}
+        look = {"color": line.get_color(), "fontsize": 11, "va": "center"}
+        axes.annotate(line.get_label(), **at, textcoords="offset points", **look)
+        NAMED.add(line)
 
 
 TOLD_AT: WeakKeyDictionary[Line2D, np.ndarray] = WeakKeyDictionary()

@@ -102,11 +102,11 @@ def _dot_name(setting: str, label: str) -> str:
 
     >>> _dot_name("MiniLM, reviews, 2-core CPU", "batch 4"), _dot_name("enfr", "")
     ('MiniLM, reviews, 2-core CPU, batch 4', 'enfr')
-    >>> _dot_name("post-norm translator of six epochs, de-en Bible", "kept at random")
-    'post-norm, six epochs, de-en, kept at random'
+    >>> _dot_name("post-norm translator of six epochs, German-English (Bible)", "kept at random")
+    'post-norm, six epochs, German-English, kept at random'
     """
     setting = setting.replace(" translator of six", ", six").replace(" translator,", ",")
-    setting = setting.removesuffix(" Bible")
+    setting = setting.removesuffix(" (Bible)")
     return ", ".join(filter(None, (setting, label)))
 
 

@@ -24,8 +24,9 @@ _SITE = ".."  # the first page, as seen from a page of ``book``
 # What says where in a result a row belongs; layers and heads are stored from 0 and shown from 1.
 _FROM_ZERO = ("layer", "head")
 _PLACES = ("model", "training", "order", "way", "criterion", "with", "kind", *_FROM_ZERO)
-_AMOUNTS = ("removed", "share", "sentences", "epoch", "epochs", "updates", "batch_size")
-_SETTINGS = (*_PLACES, *_AMOUNTS, "learning_rate", "parameters", "left", "seconds", "alone")
+_RECIPE = ("epochs", "updates", "batch_size", "learning_rate")
+_AMOUNTS = ("removed", "share", "sentences", "epoch", *_RECIPE)
+_SETTINGS = (*_PLACES, *_AMOUNTS, "parameters", "left", "seconds", "alone")
 # What an interval without a name of its own is of.
 _MAIN = ("delta", "mean", "ratio", "r", "added", "score")
 _SPELLED = {

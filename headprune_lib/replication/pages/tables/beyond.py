@@ -22,12 +22,10 @@ from headprune_lib.replication.claims.questions import Contrast, above_chance
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import whole_task
 from headprune_lib.replication.measurements import scores
-from headprune_lib.replication.order_names import read_name
 from headprune_lib.replication.pages.frames import raw_importance
 from headprune_lib.replication.pages.tables.markup import (
     estimate,
     kept_text,
-    number,
     p_text,
     points,
     signed,
@@ -61,7 +59,6 @@ __all__ = [
     "passes_of_criteria",
     "published_wmt",
     "recovery_table",
-    "stability_table",
 ]
 
 
@@ -356,33 +353,6 @@ def leaderboard_rows(found: Mapping[str, Result]) -> list[dict[str, Any]]:
 
 def _rank(order: Mapping[str, Any], comparable: bool) -> float:
     return -order["area"]["value"] if comparable else order["added_loss"]["value"]
-
-
-NO_TEXT = "reads no text"
-
-
-def _in_order(criteria: Mapping[str, Any]) -> dict[str, Any]:
-    """As the measurement names them, then others: a file has them by their names."""
-    known = {name: criteria[name] for name in scores.CRITERIA if name in criteria}
-    return {**known, **criteria}
-
-
-def stability_table(stability: Result, agreement: Result | None) -> pd.DataFrame:
-    """One row a criterion: rank correlation of its scores with those on other text, and of two
-    fine-tunings in the mean.
-
-    Args:
-        agreement: scores of importance in several fine-tunings, if it was measured.
-    """
-    rows = []
-    for name, found in _in_order(stability.values["criteria"]).items():
-        reads = not shown(read_name(name).criterion.name).cost.startswith("none")
-        row = {"criterion": order_title(name)}
-        for domain, one in found["domains"].items():
-            row[spelled(domain)] = estimate(one["r"], one["interval"]) if reads else NO_TEXT
-        row["two fine-tunings"] = number(between_trainings(name, stability, agreement), ".2f")
-        rows.append(row)
-    return pd.DataFrame(rows)
 
 
 def between_trainings(order: str, stability: Result, agreement: Result | None) -> float | None:

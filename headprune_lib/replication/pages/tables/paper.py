@@ -42,11 +42,8 @@ __all__ = [
     "kinds_grid",
     "layers_decided",
     "layers_grid",
-    "layers_tasks_table",
     "orders_table",
-    "precision_table",
     "quality_table",
-    "recipes_table",
     "samples_table",
     "sizes_table",
     "speeds_grid",
@@ -264,26 +261,6 @@ def layers_decided(result: Result) -> tuple[int, int]:
     )
 
 
-def layers_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a model and task: in how many layers one head is enough, and both verdicts on C2."""
-    rows = []
-    for name, result in shown.items():
-        layers = result.values["layers"]
-        enough, lacking = layers_decided(result)
-        (judged,) = (row for row in evidence.rows_of(result) if row.claim == "C2")
-        rows.append(
-            {
-                "model and task": name,
-                "texts": f"{result.n_examples:,}",
-                "enough": f"{enough} of {len(layers)}",
-                "not enough": lacking,
-                "power": f"{judged.judged.power:.2f}",
-                **both_words(judged),
-            }
-        )
-    return pd.DataFrame(rows)
-
-
 def difficulty_table(curves: Mapping[str, Result], one_head: Mapping[str, Result]) -> pd.DataFrame:
     """One row a model and group of MNLI's pairs, by how many of 100 BERTs get them right.
 
@@ -310,28 +287,6 @@ def difficulty_table(curves: Mapping[str, Result], one_head: Mapping[str, Result
 def _word(judged: Judged) -> str:
     """A rule's word with its power, by which readers can tell how much it says."""
     return judged.word if judged.power is None else f"{judged.word} (power {judged.power:.2f})"
-
-
-def recipes_table(result: Result) -> pd.DataFrame:
-    """One row a recipe of fine-tuning, from the shortest training to the longest.
-
-    The score is shown in the task's own metric, and against the first row's.
-    """
-    return pd.DataFrame(
-        [
-            {
-                "epochs": row["epochs"],
-                "learning rate": f"{row['learning_rate']:g}",
-                "batch": row["batch_size"],
-                result.unit: estimate(row["score"], row["interval"]),
-                "minus the first": ""
-                if i == 0
-                else signed(row["gain"]["difference"], row["gain"]["interval"]),
-                "log-loss (nats)": estimate(row["log_loss"], row["log_loss_interval"]),
-            }
-            for i, row in enumerate(result.values["recipes"])
-        ]
-    )
 
 
 def sizes_table(table4: Result) -> pd.DataFrame:
@@ -410,22 +365,6 @@ def _met(row: dict) -> str:
         return "–"
     bound = float(target.split()[-1])
     return "yes" if (row["ratio"] <= bound if "most" in target else row["ratio"] >= bound) else "no"
-
-
-def precision_table(found: Result) -> pd.DataFrame:
-    """Answers and losses in bfloat16 beside those in float32, a row a share of heads masked."""
-    return pd.DataFrame(
-        [
-            {
-                "heads masked": f"{row['share']:.0%}",
-                "accuracy, float32": f"{row['float32']:.2%}",
-                "accuracy, bfloat16": f"{row['bfloat16']:.2%}",
-                "answers alike": f"{row['answers']:.2%}",
-                "loss apart (nats, mean)": f"{row['loss_apart']:.4f}",
-            }
-            for row in found.values["rows"]
-        ]
-    )
 
 
 def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
