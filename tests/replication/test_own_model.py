@@ -5,6 +5,8 @@ import json
 import pickle
 import re
 import shlex
+from contextlib import ExitStack, contextmanager
+from unittest import mock
 
 import pytest
 import torch
@@ -14,13 +16,13 @@ from tiny import build
 from typer.testing import CliRunner
 
 from headprune_lib.replication.cli import app
-from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, is_own
-from headprune_lib.replication.data.own import forget
+from headprune_lib.replication.data import LANGUAGE_TASKS, OWN_TEXTS, TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.models.encoders import finetuned
 from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.profiles import load_profile
 
+TEXTS = (TASKS, TRANSLATION_TASKS, LANGUAGE_TASKS, OWN_TEXTS)
 PAGE = (project_root() / "book" / "own_model.md").read_text("utf-8")
 COMMANDS = re.search(r"## From nothing.*?```bash\n(.*?)```", PAGE, re.DOTALL)[1].splitlines()
 KINDS = {"question": ("is the film good", "was the plot dull"), "complaint": ("the cast is bad",)}
@@ -44,15 +46,17 @@ def there(tmp_path, monkeypatch):
             for text, word, again in itertools.product(texts, words, range(4 - number))
         ]
         (folder / f"{file}.csv").write_text("\n".join(["kind,message", *rows]) + "\n")
-    yield tmp_path
-    for register in (BASES, LANGUAGE_MODELS):
-        for name in [name for name, base in register.items() if base.given]:
-            del register[name]
-    for name in [
-        name for register in (TASKS, TRANSLATION_TASKS, LANGUAGE_TASKS) for name in [*register]
-    ]:
-        if is_own(name):
-            forget(name)
+    with nothing_entered():
+        yield tmp_path
+
+
+@contextmanager
+def nothing_entered():
+    """Inside, models and text of one's own are entered that nobody knows outside."""
+    with ExitStack() as stack:
+        for register in (BASES, LANGUAGE_MODELS, *TEXTS):
+            stack.enter_context(mock.patch.dict(register))
+        yield
 
 
 def run(line):
@@ -63,15 +67,14 @@ def run(line):
 
 def test_there_are_ten_commands_and_a_worker_knows_the_model_and_the_task(there):
     assert len(COMMANDS) == 10
-    profile = load_profile(model="my-bert", data="tickets")
+    with nothing_entered():
+        profile = load_profile(model="my-bert", data="tickets")
+        sent = pickle.dumps(profile)
     assert (profile.model, profile.task, profile.domains) == ("my-bert", "tickets", ["chats"])
     assert profile.n_scoring == profile.n_selection == 30 and profile.finetuning.max_length == 16
-    sent = pickle.dumps(profile)
-    del BASES["my-bert"]
-    forget("tickets")
-    forget("chats")
+    assert "my-bert" not in BASES and "tickets" not in OWN_TEXTS
     assert pickle.loads(sent) == profile
-    assert is_own("tickets") and BASES["my-bert"].given
+    assert "tickets" in OWN_TEXTS and "chats" in TASKS and BASES["my-bert"].given
 
 
 @pytest.mark.slow

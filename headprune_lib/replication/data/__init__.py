@@ -26,7 +26,7 @@ from headprune_lib.replication.data.fetch import (
     noted,
 )
 from headprune_lib.replication.data.moses import Moses
-from headprune_lib.replication.data.own import is_own, own_pairs, own_text
+from headprune_lib.replication.data.own import OWN_TEXTS, own_pairs, own_text
 from headprune_lib.replication.data.parallel import TRANSLATION_TASKS
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS
 from headprune_lib.replication.data.synthetic import WORDS, word_tokenizer
@@ -35,6 +35,7 @@ from headprune_lib.replication.data.texts import Texts, normalise, split_by_hash
 __all__ = [
     "INSTALL",
     "LANGUAGE_TASKS",
+    "OWN_TEXTS",
     "TASKS",
     "TRANSLATION_TASKS",
     "WORDS",
@@ -51,7 +52,6 @@ __all__ = [
     "data_folder",
     "fetch_packages",
     "file_sha256",
-    "is_own",
     "locate",
     "normalise",
     "noted",

@@ -26,6 +26,7 @@ from headprune_lib.replication.data.texts import (
     read_pairs,
     split_by_hash,
 )
+from headprune_lib.replication.paths import absolute
 
 Splits = dict[str, Texts]
 
@@ -33,8 +34,6 @@ Splits = dict[str, Texts]
 @dataclass(frozen=True, eq=False)
 class OwnTask(Task):
     """A task of classification of one's own; its text is in no register."""
-
-    folder: Path = Path()
 
     def checksums(self, data: str | None = None) -> dict[str, str]:
         """Checksums of the text."""
@@ -133,15 +132,22 @@ _KINDS: dict[str, _Kind] = {
     ),
     "unit": _Kind(LANGUAGE_TASKS, _read_passages, {"train": 0.7, "test": 0.3}),
 }
-_OWN: dict[str, OwnText] = {}
+OWN_TEXTS: dict[str, OwnText] = {}
+"""The tasks of one's own that were entered; each is in the register of its kind as well."""
 
 
-def own_text(folder: Path) -> OwnText | None:
+def own_text(data: str | None) -> OwnText | None:
     """Enter the text of ``task.yml`` in a folder among the tasks; None where there is no such file.
+
+    Args:
+        data: a folder, or what else the option ``data`` takes.
 
     Raises:
         ValueError: the file does not describe a task, or its text is not laid out as it says.
     """
+    if data in (None, "hub"):
+        return None
+    folder = absolute(data)
     file = folder / "task.yml"
     if not file.is_file():
         return None
@@ -151,7 +157,7 @@ def own_text(folder: Path) -> OwnText | None:
         raise ValueError(f"{file} is no YAML: {' '.join(str(error).split())}") from None
     entry = entry if isinstance(entry, dict) else {}
     name = str(entry.get("name"))
-    if (own := _OWN.get(name)) and (own.folder, own.entry) == (folder, entry):
+    if (own := OWN_TEXTS.get(name)) and (own.folder, own.entry) == (folder, entry):
         return own
     kinds = [kind for kind in _KINDS if kind in entry]
     entries = [each for kind in kinds or _KINDS for each in (kind, *_KINDS[kind].entries)]
@@ -171,14 +177,14 @@ def own_text(folder: Path) -> OwnText | None:
     except ValueError as error:
         told = str(error)
         raise ValueError(told if told.startswith(str(folder)) else f"{file}: {told}") from error
-    _OWN[name] = own
+    OWN_TEXTS[name] = own
     return own
 
 
 def _check_name(name: str, folder: Path, file: Path) -> None:
     """Raises ValueError where a name is taken by another task, or is none of letters."""
     taken = any(name in kind.register for kind in _KINDS.values())
-    mine = name in _OWN and _OWN[name].folder == folder
+    mine = name in OWN_TEXTS and OWN_TEXTS[name].folder == folder
     if (taken and not mine) or not re.fullmatch(r"[\w-]+", name):
         raise ValueError(f"{file}: a task cannot be called {name!r}; give another name, of letters")
 
@@ -206,7 +212,7 @@ def _enter(own: OwnText) -> OwnText:
         _check_name(others[split], own.folder, own.folder / "task.yml")
         further = OwnText(others[split], own.folder, own.entry)
         kind.register[others[split]] = _task(further, {"test": splits.pop(split)}, others[split])
-        _OWN[others[split]] = further
+        OWN_TEXTS[others[split]] = further
     kind.register[own.name] = _task(own, splits, own.entry.get("title", own.name))
     return OwnText(own.name, own.folder, own.entry, others)
 
@@ -216,7 +222,7 @@ def _task(own: OwnText, splits: Splits, title: str) -> Task | TranslationTask | 
     entry, load, checksums = own.entry, partial(dict, splits), _checksums(own.name, splits)
     if own.kind == "labels":
         labels, metric = tuple(map(str, entry["labels"])), entry.get("metric", "accuracy")
-        return OwnTask(own.name, title, labels, load, metric=metric, folder=own.folder)
+        return OwnTask(own.name, title, labels, load, metric=metric)
     if own.kind == "languages":
         languages = tuple(map(str, entry["languages"]))
         return TranslationTask(
@@ -229,20 +235,6 @@ def _checksums(name: str, splits: Splits) -> dict[str, str]:
     return {f"{name}/{split}": texts.sha256 for split, texts in splits.items()}
 
 
-def is_own(task: str) -> bool:
-    """Whether a task's text is of one's own.
-
-    >>> is_own("reviews")
-    False
-    """
-    return task in _OWN
-
-
 def own_pairs() -> list[str]:
     """The tasks of translation that are of one's own."""
-    return [name for name, own in _OWN.items() if own.kind == "languages"]
-
-
-def forget(name: str) -> None:
-    """Take a task of one's own out of the registers again."""
-    del _KINDS[_OWN.pop(name).kind].register[name]
+    return [name for name, own in OWN_TEXTS.items() if own.kind == "languages"]

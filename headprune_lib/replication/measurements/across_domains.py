@@ -84,14 +84,14 @@ def _of_classifier(context: Context, part: str) -> Measured:
 
 def _of_translator(context: Context, part: str) -> Measured:
     profile = context.profile
-    subject = TranslationSubject.of_listed(profile, context.task, seed_of(part))
-    masks = {
-        head: mask for head, mask in one_head_masks(subject.model).items() if head[0] == "enc-enc"
-    }
     if profile.translation_far == context.task:
         raise ValueError(
             f"{context.task} has no text of another domain; name its two files as `far` in task.yml"
         )
+    subject = TranslationSubject.of_listed(profile, context.task, seed_of(part))
+    masks = {
+        head: mask for head, mask in one_head_masks(subject.model).items() if head[0] == "enc-enc"
+    }
     far = subject.far(profile.translation_far)
     raw = subject.sweep_heads(
         far, masks, context.journal, f"one head cut, {profile.translation_far}"

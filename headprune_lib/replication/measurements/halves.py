@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from headprune_lib.messages import unknown
 from headprune_lib.replication.data import (
     LANGUAGE_TASKS,
+    OWN_TEXTS,
     TASKS,
     TRANSLATION_TASKS,
-    is_own,
     own_pairs,
 )
 from headprune_lib.replication.measurements.measurement import Half, Own
@@ -169,7 +169,7 @@ class _Language(_Reading):
 
     def committed(self, profile: Profile, task: str) -> tuple[Profile, bool]:
         model = profile.language_model
-        own = is_own(task) or bool(LANGUAGE_MODELS[model].given)
+        own = task in OWN_TEXTS or bool(LANGUAGE_MODELS[model].given)
         return load_profile(profile.name, language_task=task, language_model=model), not own
 
     def weights_at_hand(self, profile: Profile, task: str, run: dict[str, Any]) -> Path | None:

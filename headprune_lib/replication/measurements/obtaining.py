@@ -126,8 +126,7 @@ class Request(NamedTuple):
             field for of in HALF_OF.values() for some in of.options.values() for field in some
         }
         elsewhere -= {field for fields in numbers.values() for field in fields}
-        data = profile.given.get("data", "hub")
-        own = own_text(Path(data)) if data != "hub" else None
+        own = own_text(profile.given.get("data"))
         elsewhere |= own.fields.keys() if own else set()
         left = {name: value for name, value in profile.given.items() if name not in elsewhere}
         usual = load_profile(profile.name, task=profile.task)

@@ -23,9 +23,9 @@ from headprune_lib.cli.models import check_device
 from headprune_lib.messages import unknown
 from headprune_lib.replication.data import (
     LANGUAGE_TASKS,
+    OWN_TEXTS,
     TASKS,
     TRANSLATION_TASKS,
-    is_own,
     own_pairs,
     own_text,
     whole_task,
@@ -390,7 +390,7 @@ class Profile:
             ValueError: an unknown task, or a model that the task does not have.
         """
         known = self.translators
-        if task not in known and is_own(task):
+        if task not in known and task in OWN_TEXTS:
             raise ValueError(f"{task} is text of your own; name a translator with --model FOLDER")
         if task not in known:
             raise ValueError(unknown("translation task", task, known))
@@ -471,7 +471,7 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
     }
     entered = enter_own(given)
     elsewhere, task = values.pop("tasks"), given.get("task")
-    own = own_text(Path(given["data"])) if given.get("data") not in (None, "hub") else None
+    own = own_text(given.get("data"))
     if task not in (None, values["task"]):
         mine = own is not None and own.name == task
         for section in ("own",) if mine else dict.fromkeys((whole_task(task), task)):
@@ -512,9 +512,9 @@ def enter_own(given: dict[str, Any]) -> dict[str, str]:
             given[kind] = known[entered[kind]].given or path
     if isinstance(data := given.get("data"), str) and data != "hub":
         given["data"] = str(absolute(data))
-        if (own := own_text(absolute(data))) is not None:
-            for task_field, name in own.fields.items():
-                given.setdefault(task_field, name)
+    if (own := own_text(given.get("data"))) is not None:
+        for task_field, name in own.fields.items():
+            given.setdefault(task_field, name)
     return entered
 
 
