@@ -84,7 +84,7 @@ UNCUT = "no head cut"
 Rows = Callable[[int], Sequence[int]]
 """How many texts there are -> the positions of those that are taken."""
 AnyTexts = TypeVar("AnyTexts", Texts, list[list[int]])
-_some: ContextVar[Rows] = ContextVar("_some", default=range)
+_some: ContextVar[Rows | None] = ContextVar("_some", default=None)
 
 
 @contextmanager
@@ -103,7 +103,9 @@ def measured_on(texts: AnyTexts) -> AnyTexts:
     What heads are scored on, and what an order is chosen on where the outcomes of the choice are
     not kept, is always taken whole.
     """
-    rows = _some.get()(len(texts))
+    if (some := _some.get()) is None:
+        return texts
+    rows = some(len(texts))
     return texts.rows(rows) if isinstance(texts, Texts) else [texts[i] for i in rows]
 
 
@@ -633,17 +635,18 @@ class LanguageSubject(Setup):
     @cached_property
     def test(self) -> list[list[int]]:
         """Token numbers of the passages that every reported number is measured on."""
-        return self._first_passages(self.profile.language.test_tokens)
+        return measured_on(self._tested)
 
     @property
     def swept(self) -> list[list[int]]:
         """Those of the test passages that every single head is cut on: the first ones."""
-        return self._first_passages(self.profile.language.head_tokens)
+        most = _enough(self._tested, self.profile.language.head_tokens)
+        return measured_on(self._tested[:most])
 
-    def _first_passages(self, tokens: int) -> list[list[int]]:
+    @cached_property
+    def _tested(self) -> list[list[int]]:
         passages = self._passages("test")
-        passages = passages[: _enough(passages, self.profile.language.test_tokens)]
-        return measured_on(passages[: _enough(passages, tokens)])
+        return passages[: _enough(passages, self.profile.language.test_tokens)]
 
     @property
     def scoring(self) -> list[list[int]]:

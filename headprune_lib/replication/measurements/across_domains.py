@@ -28,7 +28,7 @@ from headprune_lib.replication.measurements.trainings import of_training, seed_o
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject, measured_on
-from headprune_lib.replication.store import Arrays, Measured, Outcomes
+from headprune_lib.replication.store import Arrays, Measured, Outcomes, prefixed, unprefixed
 from headprune_lib.replication.store.heads import rows_of
 from headprune_lib.replication.store.verses import all_counts, first_verses
 
@@ -73,12 +73,12 @@ def _of_classifier(context: Context, part: str) -> Measured:
             "reviews, sst2, snli and mnli, or give domains of your own"
         )
     subject = EncoderSubject.of(profile, seed_of(part))
-    raw = {f"{profile.task}/{name}": array for name, array in _home(context, part).items()}
+    raw = prefixed(f"{profile.task}/", _home(context, part))
     for domain in profile.domains:
         examples = TASKS[domain].split("test", profile.data).first(profile.n_domain)
         examples = measured_on(examples)
         found = subject.sweep("one head", examples, context.journal, domain)
-        raw |= {f"{domain}/{name}": array for name, array in found.items()}
+        raw |= prefixed(f"{domain}/", found)
     return subject.measured({**raw, "domains": np.array([profile.task, *profile.domains])})
 
 
@@ -104,8 +104,8 @@ def _of_translator(context: Context, part: str) -> Measured:
     return subject.measured(
         {
             "heads": heads,
-            **{f"far_{name}": values for name, values in raw.items()},
-            **{f"home_{name}": values for name, values in home.items()},
+            **prefixed("far_", raw),
+            **prefixed("home_", home),
         },
         len(far),
         dataset=f"{profile.translation_far}/{TRANSLATION_TASKS[profile.translation_far].far}",
@@ -125,10 +125,7 @@ def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
 
 def _summarise_classifier(raw: Arrays, statistics: Statistics) -> dict[str, Any]:
     home, *others = [str(name) for name in raw["domains"]]
-    parts = {
-        domain: {name.split("/", 1)[1]: raw[name] for name in raw if name.startswith(f"{domain}/")}
-        for domain in (home, *others)
-    }
+    parts = {domain: unprefixed(f"{domain}/", raw) for domain in (home, *others)}
     heads, effects, reliability = parts[home]["heads"], {}, {}
     for domain, part in parts.items():
         rows = rows_of(heads, part["heads"])

@@ -22,7 +22,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headprune_lib.replication.profiles import Finetuning, Profile
-from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Result
+from headprune_lib.replication.store import (
+    OUTCOMES,
+    Arrays,
+    Journal,
+    Measured,
+    Result,
+    prefixed,
+    unprefixed,
+)
 
 Half = Literal["encoder", "translation", "language"]
 """A half of the paper, or language models, of which the paper has none."""
@@ -63,6 +71,11 @@ class Context:
             costly: whether a verification takes what is stored without computing it.
         """
         return compute()
+
+    def settled_under(self, prefix: str, compute: Callable[[], Arrays]) -> Arrays:
+        """As :meth:`settled`, of outcomes that are stored under a prefix; given without it."""
+        found = self.settled([f"{prefix}*"], lambda: prefixed(prefix, compute()))
+        return unprefixed(prefix, found)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject, measured_on
 from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.store.heads import heads_array, heads_in
-from headprune_lib.replication.store.verses import first_verses, named, unnamed
+from headprune_lib.replication.store.verses import first_verses
 from headprune_lib.scoring import normalize_l2
 from headprune_lib.selection import Head, prune_schedule, rank_heads
 
@@ -143,7 +143,7 @@ def _one_by_one(context: Context, main: Subject, leak_free: bool) -> HeadTensors
     if context.half == "encoder":
         if not leak_free:
             return one_by_one_scores(context.get("one_head").raw)
-        return one_by_one_scores(unnamed("train_", training_sweep(context, main)))
+        return one_by_one_scores(training_sweep(context, main))
     if not leak_free:
         return one_by_one_scores(first_verses(context.get("one_head").raw, profile.n_verses))
     masks = one_head_masks(main.model)
@@ -153,14 +153,10 @@ def _one_by_one(context: Context, main: Subject, leak_free: bool) -> HeadTensors
 
 
 def training_sweep(context: Context, main: EncoderSubject) -> Arrays:
-    """Each head cut in turn, on the training sentences of choices that must not see the test set.
-
-    What :meth:`EncoderSubject.sweep` gives, under names that begin with ``train_``.
-    """
+    """Each head cut in turn, on the training sentences of choices that must not see the test set."""
     texts, name = measured_on(main.selection), f"{context.profile.task} (train)"
-    return context.settled(
-        ["train_*"],
-        lambda: named("train_", main.sweep("one head", texts, context.journal, name)),
+    return context.settled_under(
+        "train_", lambda: main.sweep("one head", texts, context.journal, name)
     )
 
 

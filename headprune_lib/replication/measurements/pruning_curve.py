@@ -50,7 +50,7 @@ from headprune_lib.replication.order_names import (
 )
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
-from headprune_lib.replication.store import Measured, Outcomes
+from headprune_lib.replication.store import Measured, Outcomes, prefixed
 
 # --- heads of all kinds ---------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ def pruning_curve(context: Context, part: str) -> Measured:
     if named.order == IMPORTANCE:
         measured.raw["scores"] = main.importance(context.journal, normalize=None)["self"].numpy()
     if named.order == ONE_BY_ONE:  # what it was chosen by
-        measured.raw.update(training_sweep(context, main))
+        measured.raw.update(prefixed("train_", training_sweep(context, main)))
     return measured
 
 

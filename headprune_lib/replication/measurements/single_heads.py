@@ -44,14 +44,19 @@ from headprune_lib.replication.setups import (
     TranslationSubject,
     measured_on,
 )
-from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
+from headprune_lib.replication.store import (
+    OUTCOMES,
+    Arrays,
+    Journal,
+    Measured,
+    Outcomes,
+    prefixed,
+)
 from headprune_lib.replication.store.heads import heads_array, heads_in, rows_of
 from headprune_lib.replication.store.verses import (
     BESIDE,
     all_counts,
     mean_losses,
-    named,
-    unnamed,
 )
 from headprune_lib.selection import Head
 
@@ -224,39 +229,28 @@ def best_heads(context: Context, part: str) -> Measured:
     profile, journal, seed = context.profile, context.journal, seed_of(part)
     if context.half == "encoder":
         subject = EncoderSubject.of(profile, seed)
-        train = context.settled(
-            ["train_*"],
-            lambda: named(
-                "train_",
-                subject.sweep(
-                    *("all but one", measured_on(subject.selection), journal),
-                    f"{profile.task} (train)",
-                ),
-            ),
+        texts, name = measured_on(subject.selection), f"{profile.task} (train)"
+        train = context.settled_under(
+            "train_", lambda: subject.sweep("all but one", texts, journal, name)
         )
-        tried = unnamed("train_", train)
-        heads = tried["heads"][best_of_layers(tried)]
+        heads = train["heads"][best_of_layers(train)]
         if seed is None and _chosen_on_test_too(profile):
             test = context.get("all_but_one").raw
             test = _rows(test, rows_of(heads, test["heads"]))
         else:
             test = _alone(subject, heads, journal)
-        return subject.measured({**test, **train})
+        return subject.measured({**test, **prefixed("train_", train)})
     subject = TranslationSubject.of_listed(profile, context.task, seed)
     masks, (choice, reported) = all_but_one_masks(subject.model), subject.chosen
-    valid = context.settled(
-        ["valid_*"],
-        lambda: named(
-            "valid_",
-            mean_losses(subject.sweep_heads(choice, masks, journal, "all but one (valid)")),
-        ),
+    valid = context.settled_under(
+        "valid_",
+        lambda: mean_losses(subject.sweep_heads(choice, masks, journal, "all but one (valid)")),
     )
-    tried = unnamed("valid_", valid)
-    best = [heads_in(tried["heads"])[row] for row in best_of_layers(tried)]
+    best = [heads_in(valid["heads"])[row] for row in best_of_layers(valid)]
     raw = subject.sweep_heads(
         reported, {head: masks[head] for head in best}, journal, "the best of each layer"
     )
-    raw |= valid
+    raw |= prefixed("valid_", valid)
     dataset = f"{subject.task}/{TRANSLATION_TASKS[subject.task].chosen[1]}"
     return subject.measured(raw, len(reported), dataset=dataset)
 

@@ -1,6 +1,6 @@
 """Results and what is needed to keep them: files, signatures, a journal of unfinished work."""
 
-from headprune_lib.replication.store.files import Arrays
+from headprune_lib.replication.store.files import Arrays, prefixed, unprefixed
 from headprune_lib.replication.store.journal import Journal, UnitsFailed
 from headprune_lib.replication.store.results import (
     OUTCOMES,
@@ -40,7 +40,9 @@ __all__ = [
     "load",
     "make_signature",
     "plain",
+    "prefixed",
     "provenance",
     "save",
     "stored",
+    "unprefixed",
 ]

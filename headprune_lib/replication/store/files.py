@@ -21,6 +21,21 @@ from filelock import FileLock, Timeout
 
 Arrays = dict[str, np.ndarray]
 
+
+def prefixed(prefix: str, arrays: Arrays) -> Arrays:
+    """The arrays under names that begin with a prefix."""
+    return {f"{prefix}{name}": values for name, values in arrays.items()}
+
+
+def unprefixed(prefix: str, arrays: Arrays) -> Arrays:
+    """Those arrays whose names begin with a prefix, without it."""
+    return {
+        name.removeprefix(prefix): values
+        for name, values in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
 _held: ContextVar[frozenset[Path]] = ContextVar("_held", default=frozenset())
 _SILENT = 10  # seconds of waiting before a message
 

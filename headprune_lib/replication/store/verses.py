@@ -47,18 +47,6 @@ def all_counts(raw: Arrays, prefix: str = "") -> tuple[np.ndarray, np.ndarray]:
     return unpack(uncut, lengths), unpack(uncut + raw[f"{prefix}counts_change"], lengths)
 
 
-def named(prefix: str, raw: Arrays) -> Arrays:
-    """The outcomes under names that begin with a prefix."""
-    return {f"{prefix}{name}": values for name, values in raw.items()}
-
-
-def unnamed(prefix: str, raw: Arrays) -> Arrays:
-    """Those outcomes whose names begin with a prefix, without it."""
-    return {
-        name.removeprefix(prefix): values for name, values in raw.items() if name.startswith(prefix)
-    }
-
-
 def first_verses(raw: Arrays, n: int | None) -> Arrays:
     """What :meth:`TranslationSubject.sweep_heads` found on the first ``n`` verses."""
     return {
