@@ -37,7 +37,15 @@ from headprune_lib.messages import one_line
 from headprune_lib.selection import Step
 from headprune_lib.slicing import keep_heads, layer_number
 from headprune_lib.specs import AttentionLayer
-from headprune_lib.utils import Batch, ensure_device, eval_mode, model_inputs, seconds_of, to_device
+from headprune_lib.utils import (
+    Batch,
+    ensure_device,
+    eval_mode,
+    model_inputs,
+    n_parameters,
+    seconds_of,
+    to_device,
+)
 from headprune_lib.verify import record
 
 Measured = Callable[[HeadTensors], float]
@@ -164,7 +172,7 @@ def _size_of(block: AttentionLayer, heads: Collection[int]) -> Size:
 
 def parameters_cost(model: nn.Module) -> Measured:
     """The number of parameters that a mask would leave, exactly."""
-    whole = _n_parameters(model)
+    whole = n_parameters(model)
     blocks = [block for block in find_heads(model) if not block.why_not_prunable]
     gone: dict[tuple[str, Size], int] = {}
 
@@ -180,15 +188,11 @@ def parameters_cost(model: nn.Module) -> Measured:
                     for weight in module.parameters()
                 }
                 smaller = _smaller(model, block, heads, without_numbers)
-                gone[size] = _n_parameters(module) - _n_parameters(smaller)
+                gone[size] = n_parameters(module) - n_parameters(smaller)
             left -= gone[size]
         return float(left)
 
     return cost
-
-
-def _n_parameters(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def _smaller(

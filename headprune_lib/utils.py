@@ -137,6 +137,11 @@ def staged_path(path: Path) -> Iterator[Path]:
         staged.replace(path)
 
 
+def n_parameters(module: nn.Module) -> int:
+    """How many numbers a module's parameters hold; shared ones count once."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
 def without_labels(batch: Mapping[str, Tensor]) -> Batch:
     """A batch's model inputs; with labels among them a model would compute a loss of its own."""
     return {name: value for name, value in batch.items() if name != "labels"}

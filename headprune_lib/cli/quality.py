@@ -27,7 +27,7 @@ from headprune_lib.discovery import find_heads
 from headprune_lib.losses import NOTHING_COUNTS, default_loss, n_labels
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.selection import Step
-from headprune_lib.utils import Batch, model_inputs, pass_seconds, to_device
+from headprune_lib.utils import Batch, model_inputs, n_parameters, pass_seconds, to_device
 
 _ROUNDS = 3
 
@@ -56,7 +56,7 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
         seconds = statistics.median(each[name] for each in rounds)
         figures[name] |= {
             "examples_per_second": n_examples / seconds,
-            "parameters": sum(weight.numel() for weight in model.parameters()),
+            "parameters": n_parameters(model),
             "heads": sum(len(block.kept_heads) for block in find_heads(model)),
         }
     return figures

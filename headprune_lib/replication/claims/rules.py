@@ -44,8 +44,9 @@ from headprune_lib.replication.claims.verdict import (
     Word,
     defined,
 )
+from headprune_lib.replication.measurements.curves import Scored
 from headprune_lib.replication.measurements.measurement import HALVES, Half
-from headprune_lib.replication.metrics import corpus_bleu
+from headprune_lib.replication.metrics import SCORES, corpus_bleu
 from headprune_lib.replication.published import paper, published_shares, published_task
 from headprune_lib.replication.stats import Z95, all_of, detectable, power_above, standard_error
 from headprune_lib.replication.store import OUTCOMES, Arrays, Result
@@ -167,10 +168,12 @@ def one_at_a_time(sweeps: Sequence[Mapping[str, Any]], half: Half) -> Judged:
             median head's interval would show beyond delta, ``detectable``.
     """
     heads, trainings = sweeps[0]["heads"], len(sweeps)
-    needed, changing = (
-        float(np.mean([sum(sweep[name] for name in names) for sweep in sweeps]))
-        for names in (("needed",), ("paper_losses", "paper_gains"))
-    )
+
+    def mean_of(*names: str) -> float:
+        """Over trainings, of a number or of the sum of several."""
+        return float(np.mean([sum(sweep[name] for name in names) for sweep in sweeps]))
+
+    needed, changing = mean_of("needed"), mean_of("paper_losses", "paper_gains")
     shares = [sweep["removable"] / heads for sweep in sweeps]
     share, (low, high) = shares[0], sweeps[0]["removable_interval"]
     if trainings > 1:
@@ -186,8 +189,8 @@ def one_at_a_time(sweeps: Sequence[Mapping[str, Any]], half: Half) -> Judged:
         f"{share * heads:.3g} of {heads} heads ({share:.0%} [{low:.0%}, {high:.0%}]) are "
         f"removable, {needed:.3g} needed; {changing:.3g} change the score at p < {ALPHA} by the paper's "
         f"test{means}.",
-        float(np.mean([sweep["power"] for sweep in sweeps])),
-        f"of the median head: {_units(half, float(np.mean([one['detectable'] for one in sweeps])))}",
+        mean_of("power"),
+        f"of the median head: {_units(half, mean_of('detectable'))}",
         estimates=(Estimate(share, (low, high), C1_REMOVABLE),),
         trainings=trainings,
     )
@@ -333,25 +336,21 @@ def _layer_intervals(stored: Stored) -> list[dict[str, Any]]:
     parts, values, influences = stored.result.parts, [], []
     for name in sorted(parts, key=lambda part: (part != OUTCOMES, part)):
         raw = parts[name].raw
-        rows = np.lexsort(raw["heads"][:, -2::-1].T)
-        score, whole = _scored(raw, rows)
-        of_texts = stats.text_influences(score, whole)
-        found = score(whole.sum(1))
-        values.append(found[1:] - found[0])
+        cuts = _cuts(raw, np.lexsort(raw["heads"][:, -2::-1].T))
+        of_texts = stats.text_influences(cuts.of, cuts.counts)
+        values.append(cuts.scores[1:] - cuts.scores[0])
         influences.append(of_texts[1:] - of_texts[0])
     layers = zip(np.transpose(values), np.swapaxes(influences, 0, 1), strict=True)
     return [kept.spread(stats.over_trainings(*layer)) for layer in layers]
 
 
-def _scored(raw: Arrays, rows: np.ndarray) -> tuple[stats.Statistic, np.ndarray]:
-    """What makes a score of counts summed over texts; and these, (1 + cuts, texts, k), uncut first."""
+def _cuts(raw: Arrays, rows: np.ndarray) -> Scored:
+    """The whole model's outcomes, then those of some cuts."""
     if "correct" in raw:
         right = np.concatenate([raw["correct_uncut"][None], raw["correct"][rows]])
-        ones = np.ones_like(right)
-        counts = np.stack([right, ones], -1).astype(float)
-        return lambda sums: sums[..., 0] / sums[..., 1], counts
+        return Scored(SCORES["accuracy"].counts(right, right), SCORES["accuracy"].of)
     uncut, cuts = all_counts(raw)
-    return corpus_bleu, np.concatenate([uncut[None], cuts[rows]]).astype(float)
+    return Scored(np.concatenate([uncut[None], cuts[rows]]), corpus_bleu)
 
 
 C2 = Claim(
@@ -784,8 +783,8 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
         word = "undecided"
     pearsons = [found["score"]["pearson"] for found in agreements]
     known = [pearson for pearson in pearsons if pearson["r"] is not None]
-    signs = [math.copysign(pearson["p"] < ALPHA, pearson["r"]) for pearson in known]
-    if measurable and 2 * signs.count(-1) > len(pearsons):
+    significant = [pearson["r"] for pearson in known if pearson["p"] < ALPHA]
+    if measurable and 2 * sum(r < 0 for r in significant) > len(pearsons):
         word = "differs"  # reversed in the paper's own measure
     told = "; ".join(
         "is not defined" if one["r"] is None else f"{one['r']:.2f}, p = {one['p']:.2g}"
@@ -801,7 +800,7 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
     true = C7_PAPER[half] * stats.correlation_ceiling(here, there)
     return Judged(
         word,
-        None if not known else 2 * signs.count(1) > len(pearsons),
+        None if not known else 2 * sum(r > 0 for r in significant) > len(pearsons),
         f"In the score Pearson {told}. In log-loss Spearman {_correlation(found)}, {least:.2f} to "
         f"{most:.2f} with one head left out; within layers {_correlation(within)}. "
         f"Reliability {here:.2f} and {there:.2f}.",

@@ -40,6 +40,7 @@ from headprune_lib.replication.setups import LanguageSubject, predicted, whole_t
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.selection import removal_units
+from headprune_lib.utils import n_parameters
 
 PLAIN = "importance unnormalised"
 PER_GROUP, WHOLE_GROUPS = f"{PLAIN} per group", f"{PLAIN} whole groups"
@@ -267,7 +268,7 @@ def language_recovery(context: Context, part: str) -> Measured:
 
     def before() -> Arrays:
         model = pruned(subject, mask)
-        sizes = [sum(p.numel() for p in sized.parameters()) for sized in (subject.model, model)]
+        sizes = [n_parameters(sized) for sized in (subject.model, model)]
         loss = whole_thousandths(subject.losses(model))
         return {"loss_pruned": loss, "parameters": np.array(sizes)}
 

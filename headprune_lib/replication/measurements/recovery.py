@@ -49,6 +49,7 @@ from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array, heads_in
 from headprune_lib.selection import Head, order_mask
+from headprune_lib.utils import n_parameters
 
 NO_ORDER = "uncut"
 Asked = tuple[str, float, Way]
@@ -94,7 +95,7 @@ def _without(trained: _Encoder | _Translator, mask: HeadTensors) -> Arrays:
     """Answers without the heads that a mask cuts, before training again."""
     whole = trained.subject.model
     model = prune_heads(copy.deepcopy(whole), mask)
-    sizes = [sum(p.numel() for p in sized.parameters()) for sized in (whole, model)]
+    sizes = [n_parameters(sized) for sized in (whole, model)]
     return {**_stored("before", trained.answers(model)), "parameters": np.array(sizes)}
 
 

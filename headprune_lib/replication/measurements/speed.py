@@ -30,7 +30,7 @@ from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.saving import save_pruned
 from headprune_lib.selection import Head, order_mask, rank_heads
-from headprune_lib.utils import pass_seconds, to_device, without_labels
+from headprune_lib.utils import n_parameters, pass_seconds, to_device, without_labels
 
 _VARIANTS = ("unpruned", "pruned")
 
@@ -59,7 +59,7 @@ def speed(context: Context) -> Measured:
             costly=True,
         )
         for what, count in (
-            ("parameters", number_of_parameters),
+            ("parameters", n_parameters),
             ("attention", attention_parameters),
         ):
             raw[f"{name}/{what}"] = np.array([count(model) for model in pair.values()])
@@ -205,18 +205,12 @@ def _sizes(pair: dict[str, nn.Module], batches: Padded) -> Arrays:
     return {name: np.array(values) for name, values in found.items()}
 
 
-def number_of_parameters(model: nn.Module) -> int:
-    """How many parameters a model has."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def attention_parameters(model: nn.Module) -> int:
     """How many of the parameters are in the query, key, value and output projections."""
     return sum(
-        p.numel()
+        n_parameters(block.part(model, part))
         for block in find_heads(model)
         for part in block.spec.projections
-        for p in block.part(model, part).parameters()
     )
 
 

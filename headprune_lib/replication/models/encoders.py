@@ -340,10 +340,10 @@ def with_classes_at(model: nn.Module, places: Sequence[int]) -> nn.Module:
     with torch.inference_mode():
         before = model(input_ids=ids).logits
     linear = [part for part in model.modules() if isinstance(part, nn.Linear)]
+    last = [part for part in linear if part.out_features == len(places)][-1:]
     with torch.no_grad():
-        for last in [part for part in linear if part.out_features == len(places)][-1:]:
-            for weights in filter(lambda each: each is not None, (last.weight, last.bias)):
-                weights.copy_(weights[[*places]])
+        for weights in (weights for part in last for weights in part.parameters()):
+            weights.copy_(weights[[*places]])
         if not torch.allclose(model(input_ids=ids).logits, before[:, [*places]], atol=1e-5):
             raise ValueError(
                 f"the classes of {type(model).__name__} cannot be put into the task's order; describe "

@@ -13,7 +13,7 @@ from headprune_lib.replication.models.generation import marks_of
 from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.models.translators import new_model
 from headprune_lib.replication.profiles import Profile, Published, Recipe, Shape
-from headprune_lib.utils import teacher_forced, to_device, without_labels
+from headprune_lib.utils import n_parameters, teacher_forced, to_device, without_labels
 
 LENGTH = 64
 """Tokens of a sentence of an encoder: longer than most of these tasks'."""
@@ -97,7 +97,7 @@ def probe_encoder(profile: Profile, seconds: float) -> Probe:
     if device.type == "cuda":
         return Probe(speed, _training_peak(model, profile), measured=True)
     # weights, gradients and Adam's two moments in float32
-    return Probe(speed, 16 * sum(p.numel() for p in model.parameters()), measured=False)
+    return Probe(speed, 16 * n_parameters(model), measured=False)
 
 
 def _training_peak(model: transformers.PreTrainedModel, profile: Profile) -> int:
@@ -131,7 +131,7 @@ def probe_translator(profile: Profile, task: str, seconds: float) -> Probe:
     def translate() -> None:
         model.generate(**source, num_beams=profile.beams, do_sample=False, **lengths).cpu()
 
-    n_weights = sum(p.numel() for p in model.parameters())
+    n_weights = n_parameters(model)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     with torch.inference_mode():
