@@ -190,8 +190,8 @@ def _ablate_batch(
                     cut |= {head: uncut.clone() for head in heads}
                     continue
                 with whole.returning(whole.unchanged(block)):
-                    for place, head in enumerate(heads):
-                        with whole.returning(whole.attention(block, place, how)):
+                    for column, head in enumerate(heads):
+                        with whole.returning(whole.attention(block, column, how)):
                             cut[head] = run()
         else:
             for head, mask in _masks(model, how).items():
@@ -253,9 +253,9 @@ class _Pass:
         if not_plain(projection) is not None:
             return False
         # whether it returned what its output projection's weights make of the heads
-        made = nn.functional.linear(output.inputs[0], matrix_of(projection), projection.bias)
+        expected = nn.functional.linear(output.inputs[0], matrix_of(projection), projection.bias)
         returned = output.output if block.spec.core else _states(core.output)
-        return close(output.output, made, made) and torch.equal(returned, output.output)
+        return close(output.output, expected, expected) and torch.equal(returned, output.output)
 
     def unchanged(self, block: AttentionLayer) -> dict[str, Any]:
         """By path what the heads of a block cannot change, outermost modules only, and its output."""
@@ -270,7 +270,7 @@ class _Pass:
         states = [_states(output) for output in before.values()]
         for path in self.cross:
             call = self.calls[path]
-            if call.times == 1 and any(call.inputs[0] is one for one in states):
+            if call.times == 1 and any(call.inputs[0] is state for state in states):
                 before[path] = call.output
         return {
             path: output

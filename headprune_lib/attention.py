@@ -63,17 +63,17 @@ def recorded_weights(
             f"attention weights are wanted, and the kernel {kernel!r} makes none: load the model "
             'with attn_implementation="eager", or call model.set_attn_implementation("eager")'
         )
-    found: list[list[Recorded]] = [[] for _ in blocks]
+    recorded: list[list[Recorded]] = [[] for _ in blocks]
     cores = [block.part(model, "core") for block in blocks]
     outputs = [block.part(model, "output") for block in blocks]
     with hooking(cores + outputs), ExitStack() as stack:
-        for block, core, records in zip(blocks, cores, found, strict=True):
+        for block, core, records in zip(blocks, cores, recorded, strict=True):
             hook = core.register_forward_hook(_recording(records, block), with_kwargs=True)
             stack.callback(hook.remove)
         before = getattr(config, "output_attentions", False)
         stack.callback(setattr, config, "output_attentions", before)
         config.output_attentions = True
-        yield found
+        yield recorded
 
 
 @contextmanager
@@ -105,15 +105,15 @@ def _kernels(config: Any) -> dict[str, Any]:
 
 def _recording(records: list[Recorded], block: AttentionLayer) -> Callable[..., None]:
     def hook(module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
-        given = output if isinstance(output, tuple) else (output,)
+        outputs = output if isinstance(output, tuple) else (output,)
         # a relative position bias has four axes too, and comes first
-        weights = [x for x in given if isinstance(x, Tensor) and x.ndim == 4]
+        weights = [x for x in outputs if isinstance(x, Tensor) and x.ndim == 4]
         if not weights:
             raise ValueError(
                 f"{block.path} returns no attention weights under the eager kernel: its class "
                 "cannot be scored by what its heads look at"
             )
-        values, states = weights[-1].detach(), given[0]
+        values, states = weights[-1].detach(), outputs[0]
         others = states.ndim == 3 and values.shape[2] not in states.shape[:2]
         if others or values.shape[1] != len(block.kept_heads):
             raise ValueError(
@@ -168,19 +168,19 @@ def _visible(
     """
     rows, _, n_queries, n_keys = values.shape
     queries, keys = query_mask(block, batch), _real(batch, target=block.kind == "dec-dec")
-    seen = (values > 0).any(1)
+    visible = (values > 0).any(1)
     if mask is not None:
-        seen = seen | (mask[:, 0] > _OPEN)
+        visible = visible | (mask[:, 0] > _OPEN)
     for real, n, across in ((queries, n_queries, 2), (keys, n_keys, 1)):
         if real is not None and real.shape == (rows, n):
-            seen = seen & real.unsqueeze(across)
+            visible = visible & real.unsqueeze(across)
         elif real is not None and not real.all():
             raise ValueError(
                 f"{block.path} has {n_queries} queries and {n_keys} keys in {rows} rows, and the "
                 f"batch's mask, which tells padding, is {tuple(real.shape)}: which of them are "
                 "padding is not known. Give batches without padding"
             )
-    return seen
+    return visible
 
 
 def query_mask(block: AttentionLayer, batch: Batch) -> Bool[Tensor, "example position"] | None:
@@ -214,8 +214,8 @@ def end_ids(tokenizer: transformers.PreTrainedTokenizerBase) -> tuple[int, ...]:
 
 
 def _named_ids(names_ids: Any, names: Sequence[str]) -> tuple[int, ...]:
-    found = [getattr(names_ids, f"{name}_token_id", None) for name in names]
-    flat = (id_ for ids in found for id_ in (ids if isinstance(ids, list) else [ids]))
+    values = [getattr(names_ids, f"{name}_token_id", None) for name in names]
+    flat = (id_ for ids in values for id_ in (ids if isinstance(ids, list) else [ids]))
     return tuple(sorted({id_ for id_ in flat if id_ is not None}))
 
 
@@ -269,8 +269,8 @@ def mass_at(weights: Weights, offset: int) -> tuple[Tensor, Tensor]:
     Returns:
         See :func:`entropies`.
     """
-    beside = in_double(weights.values.diagonal(offset, -2, -1))  # (example, head, query)
-    return _summed(beside, weights.seen.diagonal(offset, -2, -1)[:, None])
+    weight = in_double(weights.values.diagonal(offset, -2, -1))  # (example, head, query)
+    return _summed(weight, weights.seen.diagonal(offset, -2, -1)[:, None])
 
 
 def _summed(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:

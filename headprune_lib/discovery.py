@@ -124,9 +124,9 @@ def find_heads(
             what was seen of each class.
     """
     if not isinstance(model, nn.Module):
-        given = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        name = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise TypeError(
-            f"expected a model, a torch.nn.Module that holds weights, given {given}; load one, "
+            f"expected a model, a torch.nn.Module that holds weights, given {name}; load one, "
             "AutoModel….from_pretrained(…), and of a pipeline give its .model"
         )
     if isinstance(model, torch.jit.ScriptModule):
@@ -207,19 +207,19 @@ def discovered(
                 "scored",
                 stacklevel=3,
             )
-    taken = _taken(known, memory)
-    if not taken:
+    accepted = _taken(known, memory)
+    if not accepted:
         classes = {type(module).__name__ for module in modules.values()}
         named = sorted(name for name in classes if "attention" in name.lower())
-        seen = f"it holds {named or 'no module named like attention'}"
+        state = f"it holds {named or 'no module named like attention'}"
         if memory.refused:
-            seen = f"seen and refused: {_told(modules, memory.refused)}"
+            state = f"seen and refused: {_told(modules, memory.refused)}"
         raise UnknownArchitecture(
-            f"no known attention module in {type(model).__name__}; {seen}. Known: "
+            f"no known attention module in {type(model).__name__}; {state}. Known: "
             f"{sorted(ATTENTION_SPECS)}. Teach it yours with "
             'headprune_lib.register_attention("ClassName", query=…, key=…, value=…, output=…).'
         )
-    blocks = list(_with_sharing(_blocks(model, modules, taken, memory), memory))
+    blocks = list(_with_sharing(_blocks(model, modules, accepted, memory), memory))
     _check_apart(model, blocks)
     return blocks, memory.refused
 
@@ -303,9 +303,9 @@ def _prove(
     """
     paths = [*candidates, *unsure]
     results: dict[Any, Verified | str] = {}
-    given = check_batch(inputs) if inputs is not None else None
+    batch = check_batch(inputs) if inputs is not None else None
     with as_it_was(model):
-        calls, passes, problem = capture_calls(model, paths, given)
+        calls, passes, problem = capture_calls(model, paths, batch)
     memory.outside = {path: call.keys_from_outside for path, call in calls.items()}
     with as_it_was(model):
         # those that ran come first: what they prove holds of modules alike that did not run
@@ -318,8 +318,8 @@ def _prove(
                 source = "registered" if specs is None and name in REGISTERED else memory.source
                 entry = specs is None
                 try:
-                    found = verify(module, specs or (ATTENTION_SPECS[name],), call, entry=entry)
-                    result: Any = replace(found, limits={"source": source, **found.limits})
+                    verified = verify(module, specs or (ATTENTION_SPECS[name],), call, entry=entry)
+                    result: Any = replace(verified, limits={"source": source, **verified.limits})
                 except NotAttention as reason:
                     other = "its class is named like a known one and runs other code: "
                     by_entry = "as registered: " if name in REGISTERED else other
@@ -382,16 +382,16 @@ def _blocks(
     order = [path for path in modules if path in taken]
     kinds, layers, blocks = _kinds(modules, order, memory.outside), Counter[str](), []
     for path in order:
-        told = {"kind": kinds[path], **taken[path].limits}  # a pruned module keeps its kind
+        fields = {"kind": kinds[path], **taken[path].limits}  # a pruned module keeps its kind
         # the nearest module around this that lies in a list; itself where there is none
         around = (
             p
             for p in reversed([*_ancestors(path), path])
             if isinstance(modules[p.rpartition(".")[0]], nn.ModuleList)
         )
-        where: dict[str, Any] = {"layer": layers[told["kind"]], "layer_path": next(around, path)}
-        blocks.append(layer_at(model, path, taken[path].spec, **where, **told))
-        layers[told["kind"]] += 1
+        where: dict[str, Any] = {"layer": layers[fields["kind"]], "layer_path": next(around, path)}
+        blocks.append(layer_at(model, path, taken[path].spec, **where, **fields))
+        layers[fields["kind"]] += 1
     return blocks
 
 
@@ -620,8 +620,10 @@ def _first(children: dict[str, nn.Module], names: list[str]) -> str | None:
 
 def _numbers(core: nn.Module, names: list[str]) -> dict[str, int]:
     """Those attributes that the module or its configuration has as whole numbers."""
-    found = {name: getattr(core, name, None) for name in names}
+    numbers = {name: getattr(core, name, None) for name in names}
     for name in names:
         with suppress(Exception):  # some configurations refuse what differs from layer to layer
-            found[f"config.{name}"] = getattr(getattr(core, "config", None), name, None)
-    return {name: n for name, n in found.items() if isinstance(n, int) and not isinstance(n, bool)}
+            numbers[f"config.{name}"] = getattr(getattr(core, "config", None), name, None)
+    return {
+        name: n for name, n in numbers.items() if isinstance(n, int) and not isinstance(n, bool)
+    }

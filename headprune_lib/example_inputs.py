@@ -109,15 +109,15 @@ class _Draw:
         return next(iter(self.sizes(*names)), default)
 
     def sizes(self, *names: str) -> list[int]:
-        found: list[int] = []
+        sizes: list[int] = []
         for config, name in itertools.product(self.configs, names):
             try:
                 value = getattr(config, name, None)
             except Exception:  # what differs from layer to layer has no single value
                 continue
             if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                found.append(value)
-        return list(dict.fromkeys(found))
+                sizes.append(value)
+        return list(dict.fromkeys(sizes))
 
     def tokens(self, name: str) -> Iterator[Inputs]:
         try:
@@ -193,9 +193,9 @@ class _Draw:
 
     def states(self, name: str) -> Iterator[Inputs]:
         yield from self.patches(name)
-        own = ("hidden_size", "d_model", "embed_dim", "n_embd", "dim", "width", "input_dim")
+        hidden = ("hidden_size", "d_model", "embed_dim", "n_embd", "dim", "width", "input_dim")
         other = ("encoder_hidden_size", "cross_attention_hidden_size", "cross_hidden_size")
-        first = (*other, *own) if name.startswith(("encoder", "context")) else own
+        first = (*other, *hidden) if name.startswith(("encoder", "context")) else hidden
         length = _LENGTH - 2 if name.startswith(("encoder", "query")) else _LENGTH
         linear = (m.in_features for m in self.model.modules() if isinstance(m, nn.Linear))
         for width in self.sizes(*first)[:3] or [next(linear, 1)]:

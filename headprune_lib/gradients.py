@@ -83,14 +83,14 @@ def gate_gradients(
             losses = differentiable_losses(model, batch, loss)
         if watch:
             watch.look_back(losses)
-        made = [gate for open_gates in gates for gate in open_gates.by_shape.values()]
+        opened = [gate for open_gates in gates for gate in open_gates.by_shape.values()]
         # allow_unused: zeros in place of what is missing would make "no influence" of
         # "no derivative"
-        found = iter(torch.autograd.grad(losses.sum(), made, allow_unused=True))
+        slopes = iter(torch.autograd.grad(losses.sum(), opened, allow_unused=True))
     result: list[Tensor] = []
     unused: list[AttentionLayer] = []
     for block, open_gates in zip(blocks, gates, strict=True):
-        gradients = [next(found) for _ in open_gates.by_shape]
+        gradients = [next(slopes) for _ in open_gates.by_shape]
         used = [_by_example(g[0], len(losses), block) for g in gradients if g is not None]
         # one that did not run (attention to an encoder that is not there) is not used anyway
         unused += [block] if gradients and not used else []
@@ -272,15 +272,15 @@ def check_examples_independent(model: nn.Module, batch: Batch, loss: Loss | None
     if n <= 1:
         return
     with eval_mode(model), torch.no_grad():
-        alone, beside = (
-            example_losses(model, rows(batch, slice(n - taken, n)), loss)[-1].cpu().double()
-            for taken in (1, 2)
+        alone, in_pair = (
+            example_losses(model, rows(batch, slice(n - size, n)), loss)[-1].cpu().double()
+            for size in (1, 2)
         )
     # rounding differs with the size of a batch
     precision = min(rounding(model) ** 0.5, 0.1)
-    if not torch.allclose(alone, beside, rtol=precision, atol=precision, equal_nan=True):
+    if not torch.allclose(alone, in_pair, rtol=precision, atol=precision, equal_nan=True):
         raise ValueError(
-            f"the last example's loss is {alone.item():.4g} alone and {beside.item():.4g} beside "
+            f"the last example's loss is {alone.item():.4g} alone and {in_pair.item():.4g} beside "
             "another: examples interact (a contrastive loss, negatives from the batch, a mean "
             "over it), so the derivative of each example's own loss, which Eq. 2 asks for, does "
             "not exist. Give a loss of each example alone; or call what belongs together one "
@@ -299,21 +299,21 @@ class _Watch(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """As the function; what it returns is looked at."""
-        made = func(*args, **(kwargs or {}))
-        if not isinstance(made, Tensor) or not made.is_floating_point() or made.requires_grad:
-            return made
+        result = func(*args, **(kwargs or {}))
+        if not isinstance(result, Tensor) or not result.is_floating_point() or result.requires_grad:
+            return result
         name = getattr(func, "__name__", "")
         new = name.endswith("_like") or name.startswith("new_")
-        given = any(isinstance(arg, Tensor) and arg.requires_grad for arg in args)
-        if given and not new and not self.seen and (place := _running_line()):
-            self.seen = f"{place} goes on without a gradient"
-        return made
+        has_gradient = any(isinstance(arg, Tensor) and arg.requires_grad for arg in args)
+        if has_gradient and not new and not self.seen and (line := _running_line()):
+            self.seen = f"{line} goes on without a gradient"
+        return result
 
     def look_back(self, losses: Tensor) -> None:
         """Look for backward passes that are no part of PyTorch on the way back from the losses."""
-        own = next((n for n in graph_nodes(losses) if isinstance(n, BackwardCFunction)), None)
-        if own is not None and not self.seen:
-            self.seen = f"{type(own).__name__} is a backward pass of its own"
+        custom = next((n for n in graph_nodes(losses) if isinstance(n, BackwardCFunction)), None)
+        if custom is not None and not self.seen:
+            self.seen = f"{type(custom).__name__} is a backward pass of its own"
 
 
 def _running_line() -> str:
@@ -462,7 +462,7 @@ def _differences(losses: _Losses, slopes: Tensor, unit: float) -> tuple[str, flo
     # Fourth differences of close values are rounding alone, since what is smooth is gone; their
     # variance is 8! / 4!**2 = 70 times that of a value (Moré and Wild 2011).
     spacing = 8 * max(unit, torch.finfo(torch.float32).eps)  # code may round to float32 anywhere
-    values = torch.stack([losses(signs, place * spacing) for place in range(-3, 4)])
+    values = torch.stack([losses(signs, step * spacing) for step in range(-3, 4)])
     variance, at = float(values.diff(n=4, dim=0).square().sum(1).mean() / 70), values[3]
     noise = max(variance**0.5, unit * float(at.norm()))
     if not (math.isfinite(noise) and slopes.isfinite().all()):
@@ -475,11 +475,11 @@ def _differences(losses: _Losses, slopes: Tensor, unit: float) -> tuple[str, flo
     for direction in (signs, scaled):
         tolerance = unit**0.5 * float((slopes * direction).norm())
         expected, bound = _derivative(losses, direction, at, noise, unit, tolerance)
-        found = slopes @ direction
-        apart = float((found - expected).norm())
+        actual = slopes @ direction
+        apart = float((actual - expected).norm())
         if apart > bound + tolerance:
             return (
-                f"autograd says {found.norm():.4g}, finite differences {expected.norm():.4g}, "
+                f"autograd says {actual.norm():.4g}, finite differences {expected.norm():.4g}, "
                 f"{apart:.2g} apart and exact to {bound:.2g}"
             ), 0.0
         if direction is signs and tolerance:

@@ -213,10 +213,10 @@ def _last(use: _Use, lasts: bool) -> None:
 
 def graph_nodes(tensor: Any) -> Iterator[Any]:
     """The nodes of the graph of autograd that a tensor was made on."""
-    waiting, seen = [getattr(tensor, "grad_fn", None)], set()
+    waiting, visited = [getattr(tensor, "grad_fn", None)], set()
     while waiting:
-        if (node := waiting.pop()) is not None and node not in seen:
-            seen.add(node)
+        if (node := waiting.pop()) is not None and node not in visited:
+            visited.add(node)
             waiting += [before for before, _ in node.next_functions]
             yield node
 
@@ -268,14 +268,14 @@ def record_outputs(modules: Sequence[nn.Module]) -> Iterator[list[ModuleCall]]:
 def replace_outputs(modules: Sequence[nn.Module], outputs: Sequence) -> Iterator[None]:
     """Inside, each module returns its output of these, without computing anything."""
     # that of a layer without heads, or a caller's
-    own = [module.__dict__.get("forward") for module in modules]
+    forwards = [module.__dict__.get("forward") for module in modules]
     with hooking(modules):
         try:
             for module, output in zip(modules, outputs, strict=True):
                 module.forward = partial(_return, output)
             yield
         finally:
-            for module, forward in zip(modules, own, strict=True):
+            for module, forward in zip(modules, forwards, strict=True):
                 module.__dict__.pop("forward", None)
                 if forward is not None:
                     module.forward = forward

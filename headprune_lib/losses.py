@@ -27,8 +27,8 @@ def default_loss(model: nn.Module) -> Loss:
     if name.endswith("ForQuestionAnswering"):
         return span_cross_entropy
     if name.endswith(("ForSequenceClassification", "ImageClassification", "AudioClassification")):
-        one = getattr(config, "num_labels", None) == 1
-        problem = getattr(config, "problem_type", None) or ("regression" if one else "")
+        one_number = getattr(config, "num_labels", None) == 1
+        problem = getattr(config, "problem_type", None) or ("regression" if one_number else "")
         if problem == "multi_label_classification":
             return binary_cross_entropy
         if problem == "regression":
@@ -167,9 +167,9 @@ def _logits_and_labels(
 ) -> tuple[Tensor, Tensor]:
     logits = getattr(outputs, logits_name, None)
     if not isinstance(logits, Tensor):
-        there = sorted(outputs) if isinstance(outputs, dict) else type(outputs).__name__
+        returned = sorted(outputs) if isinstance(outputs, dict) else type(outputs).__name__
         raise ValueError(
-            f"the model returns {there}, no {logits_name}: its usual loss is not known here, so "
+            f"the model returns {returned}, no {logits_name}: its usual loss is not known here, so "
             "give a loss=(outputs, batch) of your own, one number an example"
         )
     if labels_name not in batch:

@@ -90,14 +90,14 @@ def tune_mask(
     check_weights(model, fitted, ["output"])
     whole = ones_mask(model)
     for block in fitted:
-        own = _own(gates, block)
-        fit = _Fit(model, block, own != 0)
+        of_block = _own(gates, block)
+        fit = _Fit(model, block, of_block != 0)
         uncut, cut = (_inputs(model, block, runs[block], kept, below) for below in (whole, gates))
         for batch, *contexts in zip(kept, uncut, cut, strict=True):
             for of_uncut, of_cut in zip(*contexts, strict=True):
                 fit.add(_tokens(of_uncut, block, batch), _tokens(of_cut, block, batch))
-        own[own != 0] = fit.gates()
-        gates[block.kind][block.layer, list(block.kept_heads)] = own
+        of_block[of_block != 0] = fit.gates()
+        gates[block.kind][block.layer, list(block.kept_heads)] = of_block
     return gates
 
 

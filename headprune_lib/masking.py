@@ -69,10 +69,10 @@ def _by_kind(kinds: Collection[str], values: Any, what: str, maker: str) -> Head
             f"kinds are {list(kinds)}. {maker}"
         )
     tensors = {}
-    for kind, given in values.items():
-        tensors[kind] = torch.from_numpy(given.copy()) if isinstance(given, np.ndarray) else given
+    for kind, value in values.items():
+        tensors[kind] = torch.from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
         if not isinstance(tensors[kind], Tensor):
-            raise TypeError(f"{what}[{kind!r}] is a {type(given).__name__}, not a tensor. {maker}")
+            raise TypeError(f"{what}[{kind!r}] is a {type(value).__name__}, not a tensor. {maker}")
     return tensors
 
 
@@ -162,10 +162,10 @@ def check_scores(
     by_kind = _by_kind(shapes, scores, "scores", "score_heads(model, batches) makes them")
     scores = {kind: values.cpu() for kind, values in by_kind.items()}
     wanted = {kind: shapes[kind] for kind in kinds or shapes}
-    given = {kind: tuple(values.shape) for kind, values in scores.items()}
-    if given not in (wanted, shapes):
+    scored = {kind: tuple(values.shape) for kind, values in scores.items()}
+    if scored not in (wanted, shapes):
         raise ValueError(
-            f"scores of shape {given}, but {type(model).__name__} has {shapes} as (layer, head): "
+            f"scores of shape {scored}, but {type(model).__name__} has {shapes} as (layer, head): "
             "are they another model's?"
         )
     for block in find_heads(model):
@@ -215,16 +215,16 @@ def _named(heads: Heads, kinds: Collection[str]) -> Iterator[Head]:
         by_layer = ((k, v if isinstance(v, Iterable) else [v]) for k, v in heads.items())
         heads = [(layer, head) for layer, some in by_layer for head in some]
     for head in heads:
-        place: Any = tuple(head) if isinstance(head, Iterable) and not isinstance(head, str) else ()
-        if len(place) == 2 and len(kinds) == 1:
-            place = (*kinds, *place)
-        if len(place) != 3 or not all(isinstance(number, Integral) for number in place[1:]):
+        named: Any = tuple(head) if isinstance(head, Iterable) and not isinstance(head, str) else ()
+        if len(named) == 2 and len(kinds) == 1:
+            named = (*kinds, *named)
+        if len(named) != 3 or not all(isinstance(number, Integral) for number in named[1:]):
             short = ", or (layer, head), or {layer: [head, ...]}" if len(kinds) == 1 else ""
             raise TypeError(
                 f"{head!r} is no head; give a list of (kind, layer, head){short}, counted from 0. "
                 f"The kinds are {list(kinds)}"
             )
-        yield place
+        yield named
 
 
 Gate = Tensor | Callable[[Tensor], Tensor] | None
@@ -342,11 +342,11 @@ def _gates_of_blocks(blocks: Sequence[AttentionLayer], gates: Mapping[str, Tenso
     copies: dict[tuple[torch.device, torch.dtype], tuple[Tensor, ...]] = {}
 
     def copy_of(i: int, context: Tensor) -> Tensor:
-        place = context.device, context.dtype
-        if place not in copies:  # all blocks' gates at once
-            together = torch.cat([gate.flatten() for gate in each]).to(*place)
-            copies[place] = together.split([gate.numel() for gate in each])
-        return copies[place][i].view(each[i].shape)
+        where = context.device, context.dtype
+        if where not in copies:  # all blocks' gates at once
+            together = torch.cat([gate.flatten() for gate in each]).to(*where)
+            copies[where] = together.split([gate.numel() for gate in each])
+        return copies[where][i].view(each[i].shape)
 
     return [None if bool((gate == 1).all()) else partial(copy_of, i) for i, gate in enumerate(each)]
 

@@ -39,8 +39,8 @@ def one_line(error: BaseException, most: int = 300) -> str:
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out; torch has a name of its own for it on each device."""
-    said = f"{type(error).__name__} {error}"
-    return "MemoryError" in said or "allocate memory" in said
+    message = f"{type(error).__name__} {error}"
+    return "MemoryError" in message or "allocate memory" in message
 
 
 @contextmanager

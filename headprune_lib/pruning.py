@@ -191,7 +191,7 @@ def renumbered(
         if block.kind == "enc-dec"
     }
     for owner, name, pairs in _named_heads(model, {k: len(old) for k, (old, _) in layers.items()}):
-        heads = [(layer, layers[layer][0][place]) for layer, place in pairs]
+        heads = [(layer, layers[layer][0][number]) for layer, number in pairs]
         if gone := [(layer, head) for layer, head in heads if head not in layers[layer][1]]:
             raise ValueError(
                 f"{name} of the {type(owner).__name__} names heads of attention to the encoder "
@@ -214,13 +214,15 @@ def _named_heads(
     """
     generation = getattr(model, "generation_config", None)
     config: Any = getattr(model, "config", None)
-    pairs = [(layer, place) for layer, place in getattr(generation, "alignment_heads", None) or ()]
-    if pairs and all(0 <= place < n_heads.get(layer, 0) for layer, place in pairs):
+    pairs = [
+        (layer, number) for layer, number in getattr(generation, "alignment_heads", None) or ()
+    ]
+    if pairs and all(0 <= number < n_heads.get(layer, 0) for layer, number in pairs):
         yield generation, "alignment_heads", pairs  # else they are another model's
     # SpeechT5 for text is trained without that loss
     makes_speech = hasattr(model, "speech_decoder_postnet")
     if makes_speech and getattr(config, "use_guided_attention_loss", False):
         name = "guided_attention_loss_num_heads"
         first = range(getattr(config, name))
-        pairs = [(layer, place) for layer, n in n_heads.items() for place in first if place < n]
+        pairs = [(layer, number) for layer, n in n_heads.items() for number in first if number < n]
         yield config, name, pairs

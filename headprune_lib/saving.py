@@ -238,8 +238,8 @@ def _records(name: str, variant: str | None, hub: dict[str, Any]) -> dict[str, R
         try:
             with safe_open(file, framework="pt") as weights:
                 for key in weights.keys():  # noqa: SIM118 (no dictionary)
-                    path, _, own = key.rpartition(".")
-                    if own == RECORD:
+                    path, _, attribute = key.rpartition(".")
+                    if attribute == RECORD:
                         records[path] = read_record(weights.get_tensor(key))
         except (SafetensorError, ValueError) as error:
             raise ValueError(f"{file} is damaged ({error}); save the model again") from error
@@ -349,7 +349,7 @@ def _placed(
     """The records by paths in the model: weights may be stored under the names of another layout."""
     modules, prefix = dict(model.named_modules()), f"{model.base_model_prefix}."
     conversions = get_model_conversion_mapping(model, key_mapping)
-    renamings = [one for one in conversions if isinstance(one, WeightRenaming)]
+    renamings = [conversion for conversion in conversions if isinstance(conversion, WeightRenaming)]
     placed: dict[str, Record] = {}
     for stored, record in records.items():
         renamed, _ = rename_source_key(f"{stored}.{RECORD}", renamings, [])
@@ -383,32 +383,35 @@ def _check_complete(name: str, model_class: type, report: dict[str, Any], pruned
 
 def _check_shapes(model: nn.Module, again: nn.Module) -> None:
     """Raises ValueError unless a model that was made and pruned again has the weights of this one."""
-    here, there = (
+    expected, actual = (
         {k: tuple(v.shape) for k, v in each.state_dict().items() if not k.endswith(RECORD)}
         for each in (model, again)
     )
-    if here != there:
-        names = sorted(n for n in here.keys() | there.keys() if here.get(n) != there.get(n))
+    if expected != actual:
+        names = sorted(
+            n for n in expected.keys() | actual.keys() if expected.get(n) != actual.get(n)
+        )
         raise _changed(model, f"{names[:3]}{' …' if len(names) > 3 else ''}")
 
 
 def _made_again(model: nn.Module) -> Any:
     """An unpruned model with random weights; ValueError where class and configuration make none."""
-    own: Any = type(model)
+    model_class: Any = type(model)
+    name = f"{model_class.__module__}.{model_class.__qualname__}"
     if not isinstance(model, PreTrainedModel):
         adapter = "; merge the adapter first, model = model.merge_and_unload()"
         raise ValueError(
-            f"{own.__module__}.{own.__qualname__} is no model of transformers, so that it cannot be "
+            f"{name} is no model of transformers, so that it cannot be "
             f"made again{adapter if hasattr(model, 'peft_config') else ''}. Give the transformers "
             "model in it, or keep its state_dict() with headprune_lib.find_heads(model), and build "
             "it by your own code"
         )
     try:
         with torch.random.fork_rng(devices=[]):
-            return own(copy.deepcopy(model.config))
+            return model_class(copy.deepcopy(model.config))
     except TypeError as error:
         raise ValueError(
-            f"{own.__module__}.{own.__qualname__} is not made of its configuration alone ({error}); "
+            f"{name} is not made of its configuration alone ({error}); "
             "put what it needs into model.config"
         ) from error
 
@@ -462,16 +465,16 @@ def unprune_heads(
         find_heads(whole)  # proved now that its weights are random: zeros tell nothing
     whole = whole.to(model.dtype)
     weights = {k: v for k, v in model.state_dict().items() if not k.endswith(RECORD)}
-    given = (whole if original is None else original).state_dict()
+    originals = (whole if original is None else original).state_dict()
     for name, values in whole.state_dict().items():
-        if name not in given or given[name].shape != values.shape:
-            found = tuple(given[name].shape) if name in given else "missing"
+        if name not in originals or originals[name].shape != values.shape:
+            shape = tuple(originals[name].shape) if name in originals else "missing"
             raise ValueError(
-                f"the original's {name} is {found}, and the unpruned model has "
+                f"the original's {name} is {shape}, and the unpruned model has "
                 f"{tuple(values.shape)}: give the model that the heads were removed from"
             )
     for name, places in _places(model, copy.deepcopy(whole)).items():
-        full = given[name].to(weights[name]).clone()
+        full = originals[name].to(weights[name]).clone()
         if original is None:
             full.zero_()
         full.view(-1)[places.to(full.device)] = weights[name]
@@ -511,12 +514,14 @@ def _places(model: nn.Module, whole: nn.Module) -> dict[str, Tensor]:
     sizes = {name: values.shape for name, values in model.state_dict().items()}
     changed = [n for n, v in whole.state_dict().items() if v.shape != sizes.get(n, v.shape)]
     for name in changed:
-        path, _, own = name.rpartition(".")
+        path, _, attribute = name.rpartition(".")
         module = whole.get_submodule(path)
-        tensor: Tensor = getattr(module, own)
+        tensor: Tensor = getattr(module, attribute)
         places = torch.arange(tensor.numel(), dtype=torch.float64).view(tensor.shape)  # exact
-        is_parameter = own in module._parameters
-        setattr(module, own, nn.Parameter(places, requires_grad=False) if is_parameter else places)
+        is_parameter = attribute in module._parameters
+        setattr(
+            module, attribute, nn.Parameter(places, requires_grad=False) if is_parameter else places
+        )
     keep_recorded(whole, records_of(model))
     _check_shapes(model, whole)
     return {name: values.long() for name, values in whole.state_dict().items() if name in changed}

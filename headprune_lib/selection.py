@@ -321,10 +321,10 @@ def _kept_in_each(n: int) -> str:
 def _warn_of_less(amount: float, n_heads: int, asked: int, gone: int, reasons: list[str]) -> None:
     """Warn where fewer heads are removed than a share of ``n_heads`` asks for."""
     if amount and not asked:
-        said = f"amount {amount:g} of {n_heads} heads is less than one: no head goes"
+        message = f"amount {amount:g} of {n_heads} heads is less than one: no head goes"
     elif gone < asked:
         why = "; ".join(dict.fromkeys(reasons))
-        said = f"amount {amount:g} asks for {asked} of {n_heads} heads, and {gone} go: {why}"
+        message = f"amount {amount:g} asks for {asked} of {n_heads} heads, and {gone} go: {why}"
     else:
         return
-    warnings.warn(said, stacklevel=3)
+    warnings.warn(message, stacklevel=3)

@@ -95,7 +95,7 @@ def head_rows(
     """
     names, module = block.spec, model.get_submodule(block.path)
     positions = [block.kept_heads.index(head) for head in heads]
-    groups = list(dict.fromkeys(place // block.queries_per_kv for place in positions))
+    groups = list(dict.fromkeys(i // block.queries_per_kv for i in positions))
     n_heads, n_groups = len(block.kept_heads), len(block.kept_heads) // block.queries_per_kv
     rows: dict[str, list[int]] = {}
     if names.fused:
@@ -104,7 +104,7 @@ def head_rows(
         width = rows_of(module.get_submodule(names.fused)) // max(1, n_groups * (queries + 2))
         if names.qkv_interleaved:
             step = queries + 2
-            first = [place + place // block.queries_per_kv * 2 for place in positions]
+            first = [i + i // block.queries_per_kv * 2 for i in positions]
             keys = [j * step + queries for j in groups]
             values = [j * step + queries + 1 for j in groups]
         else:
@@ -162,7 +162,7 @@ class _ConfigOfModule:
 
 def _features(places: Sequence[int], width: int) -> list[int]:
     """Rows or columns of the heads at these places, side by side."""
-    return [place * width + i for place in places for i in range(width)]
+    return [j * width + i for j in places for i in range(width)]
 
 
 def _found(module: nn.Module, path: str) -> Any:
@@ -299,14 +299,14 @@ _BIAS = "_headprune_bias"  # the bias of all heads, while a forward pass of the 
 
 def _own_bias(core: Attention, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
     left: AttentionLayer = getattr(core, _LEFT)
-    given = _bound(core, *args, **kwargs)
-    bias = given.arguments.get(left.spec.bias_argument or "")
+    bound = _bound(core, *args, **kwargs)
+    bias = bound.arguments.get(left.spec.bias_argument or "")
     # (batch, head, query, key); a mask for all heads alike is given in the same place
     if bias is not None and bias.shape[1] == left.n_heads:
         if left.spec.bias_output is not None:
             setattr(core, _BIAS, bias)
-        given.arguments[left.spec.bias_argument or ""] = bias[:, list(left.kept_heads)]
-    return given.args[1:], given.kwargs
+        bound.arguments[left.spec.bias_argument or ""] = bias[:, list(left.kept_heads)]
+    return bound.args[1:], bound.kwargs
 
 
 def _own_computed_bias(core: Attention, *args: Any, **kwargs: Any) -> Tensor:
@@ -317,11 +317,11 @@ def _own_computed_bias(core: Attention, *args: Any, **kwargs: Any) -> Tensor:
 
 def _whole_bias(core: Attention, _inputs: tuple, outputs: tuple) -> tuple:
     left: AttentionLayer = getattr(core, _LEFT)
-    place: Any = left.spec.bias_output
-    kept_bias, bias = outputs[place], core.__dict__.pop(_BIAS, None)
+    index: Any = left.spec.bias_output
+    kept_bias, bias = outputs[index], core.__dict__.pop(_BIAS, None)
     if bias is None:  # attention without positions makes a bias of zeros
         bias = kept_bias.new_zeros(len(kept_bias), left.n_heads, *kept_bias.shape[-2:])
-    return (*outputs[:place], bias, *outputs[place + 1 :])
+    return (*outputs[:index], bias, *outputs[index + 1 :])
 
 
 def _run_without_heads(model: nn.Module, left: AttentionLayer) -> None:
@@ -352,14 +352,14 @@ def _attend_with_no_head(
     noted once in that of the latter.
     """
     names: AttentionSpec = getattr(core, _LEFT).spec
-    given = _arguments(core, *args, **kwargs)
+    arguments = _arguments(core, *args, **kwargs)
     # what the module is given first, whatever it calls it: (batch, position, hidden)
-    hidden_states: Tensor = list(given.values())[1]
+    hidden_states: Tensor = list(arguments.values())[1]
     n, length = hidden_states.shape[:2]
     key_length: int = length
     past: int | Tensor = 0
-    cache, number = _cache(given.values()), layer_number(core, given)
-    if (outside := _outside(given, cache, shared_slot)) is not None:
+    cache, number = _cache(arguments.values()), layer_number(core, arguments)
+    if (outside := _outside(arguments, cache, shared_slot)) is not None:
         key_length = outside.shape[1]
         if isinstance(cache, EncoderDecoderCache) and not cache.is_updated.get(number):
             new = outside.new_zeros(n, 1, key_length, 1)
@@ -381,7 +381,7 @@ def _attend_with_no_head(
     outputs: list[Tensor | None] = [context, *[None] * (names.returns - 1)]
     if names.bias_output is not None:
         computes = getattr(core, "has_relative_attention_bias", False)
-        if computes and given.get(names.bias_argument or "") is None:
+        if computes and arguments.get(names.bias_argument or "") is None:
             # for the layers above; the hook of a pruned module puts that of all heads in its place
             core.compute_bias(
                 length, key_length, device=hidden_states.device, past_seen_tokens=past
@@ -392,11 +392,11 @@ def _attend_with_no_head(
     weights = hidden_states.new_zeros(n, 0, length, key_length)
     eager = getattr(getattr(core, "config", None), "_attn_implementation", "eager") == "eager"
     takes = inspect.signature(type(core).forward).parameters
-    asked = "output_attentions" in takes and given.get("output_attentions")
-    for place in names.weights:
-        if place < names.returns and eager:
-            outputs[place] = weights
-        elif place == len(outputs) and asked:
+    asked = "output_attentions" in takes and arguments.get("output_attentions")
+    for index in names.weights:
+        if index < names.returns and eager:
+            outputs[index] = weights
+        elif index == len(outputs) and asked:
             outputs.append(weights)
     return context if len(outputs) == 1 and not names.in_tuple else tuple(outputs)
 
@@ -472,7 +472,7 @@ def _arguments(core: Attention, *args: Any, **kwargs: Any) -> dict[str, Any]:
 
 def _cache(given: Iterable[Any]) -> Cache | EncoderDecoderCache | None:
     """The cache among a module's arguments, which not every model calls ``past_key_values``."""
-    return next((one for one in given if isinstance(one, Cache | EncoderDecoderCache)), None)
+    return next((value for value in given if isinstance(value, Cache | EncoderDecoderCache)), None)
 
 
 def _outside(

@@ -57,11 +57,11 @@ def check_batch(batch: object) -> Batch:
             )
         axes = value.ndim if isinstance(value, Tensor) else 0
         if axes < _AXES.get(name, 0) and isinstance(value, (Tensor, *_FLAGS)):
-            given = (
+            description = (
                 f"has shape {tuple(value.shape)}" if isinstance(value, Tensor) else "is a number"
             )
             raise ValueError(
-                f"batch[{name!r}] {given}: that is one example, and a batch has one row an example. "
+                f"batch[{name!r}] {description}: that is one example, and a batch has one row an example. "
                 "Give torch.utils.data.DataLoader(dataset, batch_size=32) for a Dataset, or "
                 "tensor[None] in place of each tensor of a single example"
             )
@@ -167,13 +167,15 @@ def ensure_device(model: nn.Module, device: str | torch.device | None) -> torch.
         ValueError: weights that are not in memory (offloaded to a disk, or on the meta device), or
             a model that is spread over several devices and asked to another.
     """
-    away = next((name for name, one in model.named_parameters() if one.is_meta), None)
+    away = next((name for name, parameter in model.named_parameters() if parameter.is_meta), None)
     if away is not None:
         raise ValueError(
             f"the weights of {away} are not in memory (offloaded to a disk, or on the meta "
             "device): load the model whole, without offload_folder or device_map"
         )
-    places = {str(place) for place in (getattr(model, "hf_device_map", None) or {}).values()}
+    places = {
+        str(device_name) for device_name in (getattr(model, "hf_device_map", None) or {}).values()
+    }
     if len(places) > 1:
         if device is not None:
             raise ValueError(

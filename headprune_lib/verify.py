@@ -57,18 +57,18 @@ class CapturedCall:
     def keys_from_outside(self) -> bool:
         """Whether it was given something else than its own states to make keys of."""
         states = next(filter(torch.is_tensor, (*self.args, *self.kwargs.values())), None)
-        given = next((v for n in OUTSIDE if torch.is_tensor(v := self.kwargs.get(n))), None)
-        if given is None or states is None:
+        outside = next((v for n in OUTSIDE if torch.is_tensor(v := self.kwargs.get(n))), None)
+        if outside is None or states is None:
             return False
-        return given.shape != states.shape or not torch.equal(given, states)
+        return outside.shape != states.shape or not torch.equal(outside, states)
 
     @property
     def by_head(self) -> tuple[Any, ...]:
         """Arguments that may hold something a head, (example, head, query, key): a bias, no mask."""
-        given: dict[Any, Any] = dict(enumerate(self.args)) | self.kwargs
+        arguments: dict[Any, Any] = dict(enumerate(self.args)) | self.kwargs
         return tuple(
             name
-            for name, v in given.items()
+            for name, v in arguments.items()
             if torch.is_tensor(v) and v.ndim == 4 and v.shape[1] > 1
         )
 
@@ -88,10 +88,10 @@ def verify(
     for names in candidates:
         try:
             for part in names.of_module(module).projections:
-                made = attrgetter(path := getattr(names, part))(module)
-                if not isinstance(made, nn.Module):
+                projection = attrgetter(path := getattr(names, part))(module)
+                if not isinstance(projection, nn.Module):
                     raise NotAttention(
-                        f"{part}={path!r} is a {type(made).__name__} and no module: heads are masked "
+                        f"{part}={path!r} is a {type(projection).__name__} and no module: heads are masked "
                         "and removed at linear layers, so write the projection as an nn.Linear"
                     )
             trial = _Trial(module, layer_at(module, "", names), call)
@@ -191,8 +191,8 @@ class _Trial:
     def changed_heads(self, heads: Sequence[int], context: Tensor) -> list[int]:
         """The heads whose numbers change where the values, or queries, of some are changed."""
         block = self.block
-        made = "value" if block.spec.makes_keys else "query"
-        rows = head_rows(self.module, block, heads)[made]
+        part_name = "value" if block.spec.makes_keys else "query"
+        rows = head_rows(self.module, block, heads)[part_name]
         # neither a factor, which a norm of the head undoes, nor a sign, which one of all heads does
         factors = torch.linspace(-1, 2.5, len(rows))
 
@@ -201,7 +201,7 @@ class _Trial:
             output[..., rows] *= factors.to(output)
             return output
 
-        part = block.part(self.module, made if getattr(block.spec, made) else "fused")
+        part = block.part(self.module, part_name if getattr(block.spec, part_name) else "fused")
         with removed_after(part.register_forward_hook(change)):
             changed = self.run().contexts[0]
         moved = (changed - context).abs().unflatten(-1, (block.n_heads, block.head_dim))
@@ -216,17 +216,17 @@ class _Trial:
         try:
             pruned = copy.deepcopy(self.module)
             keep_heads(pruned, block, kept)
-            found = _Trial(pruned, block, self.call).run().outputs
+            actual = _Trial(pruned, block, self.call).run().outputs
         except Exception as error:  # whatever the module's own code makes of it
             return f"its code does not run with fewer heads ({describe_error(error)})"
         if not kept:  # there are no weights of attention to return
             expected = [expected[0], *(t for t in expected[1:] if not _looks_like_weights(t))]
-            found = [found[0], *(tensor for tensor in found[1:] if tensor.numel())]
-            if len(found) < len(expected):
+            actual = [actual[0], *(tensor for tensor in actual[1:] if tensor.numel())]
+            if len(actual) < len(expected):
                 return "with no head left it does not return what it hands on to other layers"
-        if len(found) < len(expected) or found[0].shape != expected[0].shape:
+        if len(actual) < len(expected) or actual[0].shape != expected[0].shape:
             return "with a head removed it returns something of another shape"
-        for left, right in zip(found, expected, strict=False):
+        for left, right in zip(actual, expected, strict=False):
             # weights of attention have fewer heads; a bias that is handed on must be that of all
             if left.shape != right.shape and not _looks_like_weights(right):
                 return "with a head removed it hands on something of another shape to other layers"
@@ -407,9 +407,9 @@ def capture_calls(
                 break
             placed = {k: v.to(device) if torch.is_tensor(v) else v for k, v in batch.items()}
             # also of a pass that ended in an error: modules that ran were given real inputs
-            seen, error = record(root, [path.removeprefix(prefix) for path in missing], placed)
-            calls |= {prefix + path: call for path, call in seen.items()}
-            passes += [(root_path, placed)] if seen else []
+            captured, error = record(root, [path.removeprefix(prefix) for path in missing], placed)
+            calls |= {prefix + path: call for path, call in captured.items()}
+            passes += [(root_path, placed)] if captured else []
             problem = problem or error
     return calls, passes, problem
 

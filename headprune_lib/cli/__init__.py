@@ -22,12 +22,12 @@ def main() -> None:
         sys.exit(app(sys.argv[1:] or ["--help"], prog_name="headprune", standalone_mode=False))
     except _UsageError as error:
         of = error.ctx.command_path if error.ctx else "headprune"
-        told = f"{error.format_message()} (see {of} --help)"
+        message = f"{error.format_message()} (see {of} --help)"
     except ModuleNotFoundError as error:
         if (error.name or "headprune_lib").startswith("headprune_lib"):
             raise  # no package that an extra brings
-        told = f"this needs {error.name}, which is not installed: pip install 'headprune[book]'"
+        message = f"this needs {error.name}, which is not installed: pip install 'headprune[book]'"
     except OSError as error:  # a full disk, a folder that may not be written to
-        told = str(error)
-    typer.echo(f"headprune: {told}", err=True)
+        message = str(error)
+    typer.echo(f"headprune: {message}", err=True)
     sys.exit(2)

@@ -313,9 +313,14 @@ def prune(
         for point in cut.curve
     ]
     if as_json:
-        given = {"option": bound.option, "value": bound.value}
-        told = asked | {"model": str(out), "bound": given, "mask_tuned": tuned, "walked": walked}
-        typer.echo(json.dumps(told | measured, indent=1))
+        bounded = {"option": bound.option, "value": bound.value}
+        summary = asked | {
+            "model": str(out),
+            "bound": bounded,
+            "mask_tuned": tuned,
+            "walked": walked,
+        }
+        typer.echo(json.dumps(summary | measured, indent=1))
         return
     if walked:
         typer.echo(printed(_curve(walked, cut)) + "\n")
@@ -337,8 +342,8 @@ def _not_prunable(model: PreTrainedModel, kinds: list[str] | None) -> str:
     stay = [block for block in blocks if block.why_not_prunable]
     n_stay, n_heads = (sum(len(block.kept_heads) for block in part) for part in (stay, blocks))
     why = "; ".join(dict.fromkeys(block.why_not_prunable for block in stay))
-    told = f"{n_stay} of {n_heads} heads stay, for they can only be masked (masked_heads): {why}"
-    return told if stay else ""
+    message = f"{n_stay} of {n_heads} heads stay, for they can only be masked (masked_heads): {why}"
+    return message if stay else ""
 
 
 def _mask_of(
@@ -406,24 +411,24 @@ def export(
     from headprune_lib.export import export_gguf, export_onnx, export_transformers
     from headprune_lib.saving import new_folder
 
-    told: dict[str, str | float] = {}
+    summary: dict[str, str | float] = {}
     with user_errors():
         loaded = load_model(model)
         if form is Format.GGUF:
             file = export_gguf(loaded, out, tokenizer_from=tokenizer_from)
-            told = {"architecture": file.architecture, "tokenizer": file.tokenizer}
+            summary = {"architecture": file.architecture, "tokenizer": file.tokenizer}
         else:
             with new_folder(out) as staged:
                 if form is Format.TRANSFORMERS:
                     plain = export_transformers(loaded, staged, full_size=full_size)
-                    told = {"class": plain.model_class, "route": plain.route}
+                    summary = {"class": plain.model_class, "route": plain.route}
                 else:
                     plain = export_onnx(loaded, staged)
-                told["largest difference on random inputs"] = plain.difference
+                summary["largest difference on random inputs"] = plain.difference
                 with contextlib.suppress(FileNotFoundError):  # a model of images has none
                     load_tokenizer(model).save_pretrained(staged)
     if as_json:
-        typer.echo(json.dumps({"model": str(out), "format": str(form), **told}, indent=1))
+        typer.echo(json.dumps({"model": str(out), "format": str(form), **summary}, indent=1))
         return
-    typer.echo("; ".join(f"{name}: {value}" for name, value in told.items()))
+    typer.echo("; ".join(f"{name}: {value}" for name, value in summary.items()))
     typer.echo(f"written to {short(out)}")

@@ -106,8 +106,8 @@ def _on_the_way(
 ) -> dict[str, list[tuple[int, float]]]:
     """Loss and accuracy at some places on the way from the uncut model to the pruned one."""
     walks: dict[str, list[tuple[int, float]]] = {}
-    for place in sorted({round(len(gone) * i / _PLACES) for i in range(_PLACES + 1)}):
-        heads = [head for step in gone[:place] for head in step]
+    for n_steps in sorted({round(len(gone) * i / _PLACES) for i in range(_PLACES + 1)}):
+        heads = [head for step in gone[:n_steps] for head in step]
         with masked_heads(model, head_mask(model, heads)):
             for name, value in quality(model, tested).items():
                 walks.setdefault(name, []).append((len(heads), value))

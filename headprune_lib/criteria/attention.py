@@ -253,9 +253,9 @@ def ranks(scores: HeadTensors, among: Among = "kind") -> HeadTensors:
 
 
 def _ranks(values: Tensor) -> Tensor:
-    there = ~values.isnan()
-    kept = values[there].double()
+    present = ~values.isnan()
+    kept = values[present].double()
     below = (kept[:, None] > kept).sum(1) + ((kept[:, None] == kept).sum(1) - 1) / 2
     places = torch.full(values.shape, torch.nan, dtype=torch.float64)
-    places[there] = below.double() / max(len(kept) - 1, 1)
+    places[present] = below.double() / max(len(kept) - 1, 1)
     return places

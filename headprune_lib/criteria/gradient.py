@@ -85,8 +85,8 @@ def mean_over_examples(
 def check_some(model: nn.Module, scores: HeadTensors) -> HeadTensors:
     """The scores; ValueError where every head has exactly 0: no order could be made of that."""
     # under a mask it may be so: what is left of a model may have no influence
-    there = [values[~values.isnan()] for values in scores.values()]
-    nothing = any(map(len, there)) and not any(values.any() for values in there)
+    kept = [values[~values.isnan()] for values in scores.values()]
+    nothing = any(map(len, kept)) and not any(values.any() for values in kept)
     if nothing and not hooked(block.part(model, "output") for block in find_heads(model)):
         raise ValueError(
             "every head's score is exactly 0: no example has a label that counts (all of them "
@@ -291,10 +291,14 @@ def second_order(
         gates = [torch.ones(len(b.kept_heads)).to(weight).requires_grad_() for b in blocks]
         with eval_mode(model, frozen=True), torch.enable_grad(), gated(model, gates, blocks):
             losses = differentiable_losses(model, batch, loss)
-            found = torch.autograd.grad(losses.sum(), gates, create_graph=True, allow_unused=True)
-            missing = [block for block, slope in zip(blocks, found, strict=True) if slope is None]
+            gradients = torch.autograd.grad(
+                losses.sum(), gates, create_graph=True, allow_unused=True
+            )
+            missing = [
+                block for block, slope in zip(blocks, gradients, strict=True) if slope is None
+            ]
             check_unused(model, batch, loss, missing)
-            pairs = zip(gates, found, strict=True)
+            pairs = zip(gates, gradients, strict=True)
             slopes = [torch.zeros_like(gate) if slope is None else slope for gate, slope in pairs]
             curves = _diagonal(torch.cat(slopes), gates, probes, generator)
         return [

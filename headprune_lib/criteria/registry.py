@@ -118,8 +118,10 @@ def register_criterion(
 
     def register(function: Function) -> Function:
         criterion = Criterion(name, function, normalize, variant, version, weights)
-        if name in CRITERIA and (place := CRITERIA[name].place) != criterion.place:
-            raise ValueError(f"criterion {name!r} is there already ({place}); give another name")
+        if name in CRITERIA and (defined_in := CRITERIA[name].place) != criterion.place:
+            raise ValueError(
+                f"criterion {name!r} is there already ({defined_in}); give another name"
+            )
         CRITERIA[name] = criterion
         return function
 
@@ -189,6 +191,6 @@ def to_head_tensors(
         if block.kind not in scores:
             shape = (*value.shape[:-1], *mask_shapes(model)[block.kind])
             scores[block.kind] = value.new_full(shape, torch.nan)
-        own = scores[block.kind]
-        own[..., block.layer, list(block.kept_heads)] = value.to(own)
-    return {kind: own.cpu().double() for kind, own in scores.items()}
+        of_kind = scores[block.kind]
+        of_kind[..., block.layer, list(block.kept_heads)] = value.to(of_kind)
+    return {kind: of_kind.cpu().double() for kind, of_kind in scores.items()}

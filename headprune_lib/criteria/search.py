@@ -57,9 +57,9 @@ def greedy(
             continue
         losses = losses_without(model, kept, left, mask, loss=loss, device=device)
         cheapest = sorted(zip(losses, left, strict=True), key=lambda pair: pair[0])[: after - done]
-        for place, (_, (kind, layer, head)) in enumerate(cheapest, done):
+        for step, (_, (kind, layer, head)) in enumerate(cheapest, done):
             mask[kind][layer, head] = 0
-            scores[kind][layer, head] = place / max(n - 1, 1)
+            scores[kind][layer, head] = step / max(n - 1, 1)
             left.remove((kind, layer, head))
     return scores
 
@@ -133,8 +133,8 @@ def shapley(
         batch = [kept[turn % len(kept)]]
         mask = {kind: torch.zeros_like(ones) for kind, ones in ones_mask(model).items()}
         before = mean_loss(model, batch, mask, loss=loss, device=device)
-        for place in torch.randperm(len(heads), generator=generator).tolist():
-            number, i = heads[place]
+        for drawn in torch.randperm(len(heads), generator=generator).tolist():
+            number, i = heads[drawn]
             block = blocks[number]
             mask[block.kind][block.layer, block.kept_heads[i]] = 1
             after = mean_loss(model, batch, mask, loss=loss, device=device)

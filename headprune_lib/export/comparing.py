@@ -23,14 +23,14 @@ def inputs_for(model: nn.Module) -> Inputs:
     """Random inputs that the model runs on; ValueError for none of those that were tried."""
     problem: Exception | None = None
     for inputs in example_inputs(model):
-        there = to_device(inputs, next(model.parameters()).device)
+        placed = to_device(inputs, next(model.parameters()).device)
         try:
             with torch.no_grad(), eval_mode(model):
-                model(**there)
+                model(**placed)
         except Exception as error:  # whatever a model makes of inputs that are none
             problem = problem or error
         else:
-            return there
+            return placed
     raise ValueError(
         f"no random inputs were found that {type(model).__name__} runs on, so that what is "
         f"written could not be compared with it ({one_line(problem) if problem else 'none'})"
@@ -41,10 +41,10 @@ def check_same(model: nn.Module, other: nn.Module) -> float:
     """The largest difference of the outputs of two models on the same random inputs."""
     inputs = inputs_for(model)
     with torch.no_grad(), eval_mode(model):
-        here = floating(model(**inputs))
+        expected = floating(model(**inputs))
     with torch.no_grad():
-        there = floating(other(**inputs))
-    return difference(here, there, model)
+        actual = floating(other(**inputs))
+    return difference(expected, actual, model)
 
 
 def difference(
@@ -54,26 +54,28 @@ def difference(
 
     That is up to ``tolerance`` for outputs of the size of 1, and more in the model's precision.
     """
-    shapes = [[tuple(one.shape) for one in outputs] for outputs in (here, there)]
+    shapes = [[tuple(output.shape) for output in outputs] for outputs in (here, there)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"outputs have the shapes {shapes[1]}, expected {shapes[0]}")
-    size = max([1.0, *(float(one.abs().max()) for one in here if one.numel())])
+    size = max([1.0, *(float(output.abs().max()) for output in here if output.numel())])
     kind = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     allowed = size * max(tolerance, 4 * torch.finfo(kind).eps)
-    found = max(
+    largest = max(
         (float((a - b).abs().max()) for a, b in zip(here, there, strict=True) if a.numel()),
         default=0.0,
     )
-    if not found <= allowed:
+    if not largest <= allowed:
         raise ValueError(
-            f"what would be written differs from the model by {found:.2g} on random inputs, more "
+            f"what would be written differs from the model by {largest:.2g} on random inputs, more "
             f"than rounding ({allowed:.2g}); nothing was written"
         )
-    return found
+    return largest
 
 
 def floating(outputs: Any) -> list[Tensor]:
     """The numbers that a model returns first: logits, or hidden states."""
     values = outputs.values() if hasattr(outputs, "values") else outputs
-    tensors = (one for one in values if isinstance(one, Tensor) and one.is_floating_point())
-    return [one.double() for one in list(tensors)[:1]]
+    tensors = (
+        tensor for tensor in values if isinstance(tensor, Tensor) and tensor.is_floating_point()
+    )
+    return [tensor.double() for tensor in list(tensors)[:1]]

@@ -43,7 +43,7 @@ class Candidate:
         return self.config_class.from_dict(copy.deepcopy(self.fields))
 
 
-class _Said(NamedTuple):
+class _Described(NamedTuple):
     """Where the configuration of a block lies, and the fields there that number its heads."""
 
     block: AttentionLayer
@@ -53,11 +53,11 @@ class _Said(NamedTuple):
 
 def candidates(model: PreTrainedModel) -> Iterator[Candidate]:
     """What may describe the model, the plainest first: :func:`_uniform`, or numbers layer by layer."""
-    said = _said(model, find_heads(model))
-    if (counts := _one_count_each(said)) is not None:
-        yield from _uniform(model, said, counts)
-    elif all(block.kept_heads for block, *_ in said):
-        fields = _layer_by_layer(model, said)
+    described = _describe(model, find_heads(model))
+    if (counts := _one_count_each(described)) is not None:
+        yield from _uniform(model, described, counts)
+    elif all(block.kept_heads for block, *_ in described):
+        fields = _layer_by_layer(model, described)
         yield Candidate(type(model), type(model.config), fields, "per layer")
 
 
@@ -66,30 +66,30 @@ def numbers_taken(model: PreTrainedModel) -> Iterator[int]:
     blocks = find_heads(model)
     for groups in range(1, min(block.n_heads // block.queries_per_kv for block in blocks)):
         smaller = [replace(b, kept_heads=tuple(range(groups * b.queries_per_kv))) for b in blocks]
-        said = _said(model, smaller)
-        if (counts := _one_count_each(said)) is None:
+        described = _describe(model, smaller)
+        if (counts := _one_count_each(described)) is None:
             return
-        if any(_holds(each, smaller) for each in _uniform(model, said, counts)):
+        if any(_holds(each, smaller) for each in _uniform(model, described, counts)):
             yield len(smaller[0].kept_heads)
 
 
 def _uniform(
-    model: PreTrainedModel, said: Sequence[_Said], counts: dict[tuple[Place, str], int]
+    model: PreTrainedModel, described: Sequence[_Described], counts: dict[tuple[Place, str], int]
 ) -> Iterator[Candidate]:
     """The model's own class with one number of heads for all layers; then with the width of a head
     said apart, which a class may or may not read; then another class that computes the same.
     """
-    own = (type(model), type(model.config))
+    classes = (type(model), type(model.config))
     fields = model.config.to_dict()
-    for (place, name), count in counts.items():
-        _at(fields, place)[name] = count
-    yield Candidate(*own, fields, "uniform")
+    for (path, name), count in counts.items():
+        _at(fields, path)[name] = count
+    yield Candidate(*classes, fields, "uniform")
     wide = copy.deepcopy(fields)
-    for block, place, _ in said:
-        config = _at(wide, place)
+    for block, path, _ in described:
+        config = _at(wide, path)
         config[next((name for name in _WIDTHS if name in config), "head_dim")] = block.head_dim
     if wide != fields:
-        yield Candidate(*own, wide, "uniform, head_dim")
+        yield Candidate(*classes, wide, "uniform, head_dim")
     if type(model).__name__.startswith("Llama"):
         left = {k: v for k, v in wide.items() if k not in ("model_type", "architectures")}
         if "attention_bias" in left:
@@ -120,13 +120,15 @@ def uneven(model: nn.Module) -> dict[str, list[int]]:
     return {kind: left for kind, left in counts.items() if len(set(left)) > 1 or 0 in left}
 
 
-def _said(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> list[_Said]:
+def _describe(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> list[_Described]:
     places = dict(_configs(model.config))
-    said = []
+    described = []
     for block in blocks:
-        place = _place(model, block, places)
-        said.append(_Said(block, place, _numbers(reduce(getattr, place, model.config), block)))
-    return said
+        path = _place(model, block, places)
+        described.append(
+            _Described(block, path, _numbers(reduce(getattr, path, model.config), block))
+        )
+    return described
 
 
 def _configs(config: PreTrainedConfig, place: Place = ()) -> Iterator[tuple[Place, Any]]:
@@ -141,8 +143,8 @@ def _place(model: nn.Module, block: AttentionLayer, places: dict[Place, Any]) ->
     parts = block.path.split(".")
     for end in range(len(parts) - 1, -1, -1):
         config = getattr(model.get_submodule(".".join(parts[:end])), "config", None)
-        same = [place for place, other in places.items() if other is config]
-        alike = [place for place, other in places.items() if type(other) is type(config)]
+        same = [path for path, other in places.items() if other is config]
+        alike = [path for path, other in places.items() if type(other) is type(config)]
         if same or alike:
             return (same or alike)[0]
     return ()
@@ -161,10 +163,10 @@ def _numbers(config: Any, block: AttentionLayer) -> dict[str, int]:
     return {heads: len(block.kept_heads), **grouped}
 
 
-def _one_count_each(said: Sequence[_Said]) -> dict[tuple[Place, str], int] | None:
+def _one_count_each(described: Sequence[_Described]) -> dict[tuple[Place, str], int] | None:
     """A number for each field, or None where no one number does."""
     counts: dict[tuple[Place, str], int] = {}
-    for block, place, numbers in said:
+    for block, place, numbers in described:
         if not numbers or not block.kept_heads:
             return None
         for name, count in numbers.items():
@@ -173,10 +175,10 @@ def _one_count_each(said: Sequence[_Said]) -> dict[tuple[Place, str], int] | Non
     return counts
 
 
-def _layer_by_layer(model: PreTrainedModel, said: Sequence[_Said]) -> dict[str, Any]:
+def _layer_by_layer(model: PreTrainedModel, described: Sequence[_Described]) -> dict[str, Any]:
     """Numbers in ``per_layer_config``, which every configuration takes and few classes read."""
     fields = model.config.to_dict()
-    for block, place, numbers in said:
+    for block, place, numbers in described:
         # among all layers, of which some may have no attention
         layer = int(getattr(block.part(model, "core"), "layer_idx", None) or block.layer)
         held = _at(fields, place).setdefault("per_layer_config", {})

@@ -98,8 +98,8 @@ def _why_not(model: PreTrainedModel) -> Iterator[str]:
             f"{name}, or its attention, runs other code than that of transformers, and llama.cpp "
             "would not run it"
         )
-    for weight, place in _places(model).items():
-        if place is None:
+    for weight, gguf_name in _places(model).items():
+        if gguf_name is None:
             yield (
                 f"llama.cpp's {UNEVEN!r} has no {weight}; merge an adapter first, "
                 "model = model.merge_and_unload()"
@@ -167,14 +167,14 @@ def _tensors(model: PreTrainedModel, width: int) -> Iterator[tuple[str, Tensor]]
     places, blocks = _places(model), find_heads(model)
     gone = tuple(f"blk.{block.layer}.attn" for block in blocks if not block.kept_heads)
     for name, weight in model.named_parameters():
-        place, values = str(places[name]), weight
-        if place.startswith(gone):
+        gguf_name, values = str(places[name]), weight
+        if gguf_name.startswith(gone):
             continue
-        if place.endswith(("attn_q.weight", "attn_k.weight")):
+        if gguf_name.endswith(("attn_q.weight", "attn_k.weight")):
             # rotary pairs side by side, not half a head apart: (head, half, pair, hidden)
             halves = weight.unflatten(0, (-1, 2, width // 2))
             values = halves.transpose(1, 2).flatten(0, 2)
-        yield place, values
+        yield gguf_name, values
 
 
 def _add_tokenizer(writer: Any, tokenizer_from: str | os.PathLike | None) -> None:
@@ -212,10 +212,10 @@ def read_gguf(path: Path) -> PreTrainedModel:
             architecture that transformers does not read.
     """
     with _reading(path, "this file"):
-        read, found = AutoModelForCausalLM.from_pretrained(
+        read, loading_info = AutoModelForCausalLM.from_pretrained(
             path.parent, gguf_file=path.name, dtype=torch.float32, output_loading_info=True
         )
-        _check_all_read(path, read, found)
+        _check_all_read(path, read, loading_info)
     # what was read counts as quantised, although its weights are numbers: it would not be trained
     if hasattr(read.config, "quantization_config"):
         del read.config.quantization_config
@@ -235,12 +235,14 @@ def _check_all_read(path: Path, read: Any, found: Mapping[str, Any]) -> None:
         raise ValueError(
             "it holds scaled rotary positions (rope_freqs), which are not put into the model"
         )
-    taken = [name for name, _ in read.named_parameters()]
-    biases, biases_taken = (sum(name.endswith(".bias") for name in each) for each in (names, taken))
-    if biases > biases_taken or len(names) > len(taken):
+    parameters = [name for name, _ in read.named_parameters()]
+    biases, biases_taken = (
+        sum(name.endswith(".bias") for name in each) for each in (names, parameters)
+    )
+    if biases > biases_taken or len(names) > len(parameters):
         raise ValueError(
             f"it holds {len(names)} tensors, {biases} biases among them, and "
-            f"{type(read).__name__} takes {len(taken)} and {biases_taken}"
+            f"{type(read).__name__} takes {len(parameters)} and {biases_taken}"
         )
 
 

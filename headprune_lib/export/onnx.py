@@ -77,8 +77,8 @@ def export_onnx(model: PreTrainedModel, folder: str | os.PathLike) -> ExportedGr
         if not hasattr(exported, "save_pretrained"):
             raise ValueError(_OLD_EXPORTER)
         exported.save_pretrained(staged)
-        found = max(_difference(model, staged / GRAPH, _sized(inputs, *at)) for at in _COMPARED)
-    return ExportedGraph(folder, found)
+        largest = max(_difference(model, staged / GRAPH, _sized(inputs, *at)) for at in _COMPARED)
+    return ExportedGraph(folder, largest)
 
 
 # that of transformers 5.17 gives a graph of another kind
@@ -119,10 +119,10 @@ def _difference(model: PreTrainedModel, graph: Path, inputs: dict[str, Tensor]) 
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(graph), providers=["CPUExecutionProvider"])
-    feed = {one.name: inputs[one.name].numpy(force=True) for one in session.get_inputs()}
-    made = torch.from_numpy(session.run(None, feed)[0]).double()
+    feed = {value.name: inputs[value.name].numpy(force=True) for value in session.get_inputs()}
+    output = torch.from_numpy(session.run(None, feed)[0]).double()
     with torch.no_grad(), eval_mode(model), _without_cache(model):
-        return difference(floating(model(**inputs)), [made], model, _TOLERANCE)
+        return difference(floating(model(**inputs)), [output], model, _TOLERANCE)
 
 
 @contextmanager

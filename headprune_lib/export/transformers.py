@@ -82,17 +82,17 @@ def export_transformers(
         return _export_full_size(model, folder)
     weights = _plain_weights(model)
     with new_folder(folder) as staged, quiet():
-        for one in candidates(model):
+        for candidate in candidates(model):
             try:
-                plain = _with_weights(one, weights)
+                plain = _with_weights(candidate, weights)
             except Exception as error:  # whatever a class makes of a configuration
                 reasons.append(one_line(error))
                 continue
             plain.save_pretrained(staged)
             if getattr(model, "generation_config", None) is not None:
                 model.generation_config.save_pretrained(staged)
-            difference = check_same(model, _loaded(one.model_class, model, staged))
-            return Exported(folder, one.model_class.__name__, one.route, difference)
+            difference = check_same(model, _loaded(candidate.model_class, model, staged))
+            return Exported(folder, candidate.model_class.__name__, candidate.route, difference)
         raise ValueError(_refusal(model, reasons))
 
 
@@ -107,13 +107,13 @@ def _with_weights(one: Candidate, weights: dict[str, Tensor]) -> PreTrainedModel
     """The candidate's class with the model's own weights, not a copy of them."""
     with torch.device("meta"):
         plain = one.model_class(one.config())
-    there = plain.state_dict()
-    for name in sorted(there.keys() ^ weights.keys()):
+    expected = plain.state_dict()
+    for name in sorted(expected.keys() ^ weights.keys()):
         raise ValueError(f"{name} is in one of them alone")
     for name, values in weights.items():
-        if there[name].shape != values.shape:
+        if expected[name].shape != values.shape:
             raise ValueError(
-                f"{one.model_class.__name__} makes {name} of {tuple(there[name].shape)}, and "
+                f"{one.model_class.__name__} makes {name} of {tuple(expected[name].shape)}, and "
                 f"{tuple(values.shape)} is left of it"
             )
     plain.load_state_dict(weights, assign=True)
@@ -179,13 +179,13 @@ def _refusal(model: PreTrainedModel, reasons: Sequence[str]) -> str:
             f"keeps as many in each layer; or {_OTHERWISE}"
         )
     block = find_heads(model)[0]
-    taken = [number for number in numbers_taken(model) if number < len(block.kept_heads)]
-    said = "; ".join(dict.fromkeys(reasons)).rstrip(". ")
-    if taken:
-        hint = f"It takes {' or '.join(map(str, taken))} heads in every layer: prune to that; or"
+    possible = [number for number in numbers_taken(model) if number < len(block.kept_heads)]
+    why = "; ".join(dict.fromkeys(reasons)).rstrip(". ")
+    if possible:
+        hint = f"It takes {' or '.join(map(str, possible))} heads in every layer: prune to that; or"
     else:
         hint = "Nor does it take fewer heads of this width in all layers:"
     return (
         f"no configuration of {name} says {len(block.kept_heads)} heads of width {block.head_dim} in every "
-        f"layer: {said}. {hint} {_OTHERWISE}"
+        f"layer: {why}. {hint} {_OTHERWISE}"
     )

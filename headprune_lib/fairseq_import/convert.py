@@ -90,21 +90,21 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrained
         if not _NO_WEIGHTS.search(name)
     }
     model = _new(arguments, weights)
-    given, expected = _renamed(arguments, weights, model), model.state_dict()
-    missing = expected.keys() - given.keys() - {"final_logits_bias"}
-    extra = given.keys() - expected.keys()
+    renamed, expected = _renamed(arguments, weights, model), model.state_dict()
+    missing = expected.keys() - renamed.keys() - {"final_logits_bias"}
+    extra = renamed.keys() - expected.keys()
     if missing or extra:
         raise ValueError(
             f"the checkpoint does not fit a {type(model).__name__}: missing "
             f"{sorted(missing)[:4]}, left over {sorted(extra)[:4]}"
         )
-    for name, tensor in given.items():
+    for name, tensor in renamed.items():
         if tensor.shape != expected[name].shape:
             raise ValueError(
                 f"{name} has shape {tuple(tensor.shape)}, and the arguments say "
                 f"{tuple(expected[name].shape)}"
             )
-    model.load_state_dict(given, strict=False)
+    model.load_state_dict(renamed, strict=False)
     # as fairseq's search: a translation has a word, and padding is none
     model.generation_config.update(suppress_tokens=[PAD], min_new_tokens=1)
     if isinstance(model, MarianMTModel):
@@ -115,17 +115,20 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrained
 
 def _new(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrainedModel:
     """A model of the checkpoint's shape, with random weights."""
-    given = _config(arguments, weights)
+    fields = _config(arguments, weights)
     if not _before(arguments):
-        return MarianMTModel(MarianConfig(**given))
-    shared, target = given.pop("share_encoder_decoder_embeddings"), given.pop("decoder_vocab_size")
-    source = given.pop("vocab_size")
-    given |= {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "vocab_size": target}
+        return MarianMTModel(MarianConfig(**fields))
+    shared, target = (
+        fields.pop("share_encoder_decoder_embeddings"),
+        fields.pop("decoder_vocab_size"),
+    )
+    source = fields.pop("vocab_size")
+    fields |= {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "vocab_size": target}
     if shared:
-        return M2M100ForConditionalGeneration(M2M100Config(**given))
+        return M2M100ForConditionalGeneration(M2M100Config(**fields))
     # what fairseq ties on the decoder's side alone is kept twice
-    given["tie_word_embeddings"] = False
-    return PreNormTranslator(M2M100Config(**given, encoder_vocab_size=source))
+    fields["tie_word_embeddings"] = False
+    return PreNormTranslator(M2M100Config(**fields, encoder_vocab_size=source))
 
 
 def _before(arguments: dict[str, Any]) -> bool:
@@ -165,19 +168,19 @@ def _why_not(arguments: dict[str, Any]) -> Iterator[str]:
 
 def _modern(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights under the names that fairseq has had since 0.9."""
-    found = {}
+    modern = {}
     for name, tensor in weights.items():
         norm = re.fullmatch(r"(encoder|decoder)\.layers\.(\d+)\.layer_norms\.(\d)\.(\w+)", name)
         fused = re.fullmatch(r"(.*)\.in_proj_(weight|bias)", name)
         if norm:
             side, layer, number, kind = norm.groups()
-            found[f"{side}.layers.{layer}.{_NORMS[side][int(number)]}.{kind}"] = tensor
+            modern[f"{side}.layers.{layer}.{_NORMS[side][int(number)]}.{kind}"] = tensor
         elif fused:
             for part, third in zip("qkv", tensor.chunk(3), strict=True):
-                found[f"{fused[1]}.{part}_proj.{fused[2]}"] = third
+                modern[f"{fused[1]}.{part}_proj.{fused[2]}"] = third
         else:
-            found[name] = tensor
-    return found
+            modern[name] = tensor
+    return modern
 
 
 def _config(arguments: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:
@@ -223,22 +226,22 @@ def _renamed(
 ) -> dict[str, Tensor]:
     """The checkpoint's weights under the model's names."""
     skipped = ("decoder.output_projection.weight", "decoder.embed_out")
-    given = {f"model.{name}": tensor for name, tensor in weights.items() if name not in skipped}
+    renamed = {f"model.{name}": tensor for name, tensor in weights.items() if name not in skipped}
     decoder = weights["decoder.embed_tokens.weight"]
     output = _output(weights)
-    given["lm_head.weight"] = decoder if output is None else output
+    renamed["lm_head.weight"] = decoder if output is None else output
     if arguments.get("share_all_embeddings") or isinstance(model, PreNormTranslator):
-        given["model.shared.weight"] = decoder
+        renamed["model.shared.weight"] = decoder
     if _before(arguments):  # M2M100 makes fairseq's positions itself
-        return given
+        return renamed
     n_positions = model.config.max_position_embeddings
     for side in _SIDES:
         name = f"model.{side}.embed_positions.weight"
         if arguments.get(f"{side}_learned_pos"):
-            given[name] = given[name][PAD + 1 : PAD + 1 + n_positions]
+            renamed[name] = renamed[name][PAD + 1 : PAD + 1 + n_positions]
         else:
-            given[name] = _sinusoids(n_positions, decoder.shape[1])
-    return given
+            renamed[name] = _sinusoids(n_positions, decoder.shape[1])
+    return renamed
 
 
 def _sinusoids(n_positions: int, width: int) -> Float[Tensor, "position width"]:

@@ -48,13 +48,13 @@ class Dictionary:
 
     def decode(self, numbers: Iterable[int]) -> list[str]:
         """Pieces up to the end mark, without fairseq's own."""
-        found = []
+        pieces = []
         for number in numbers:
             if number == END:
                 break
             if number == UNKNOWN or number >= len(_SPECIAL):
-                found.append(self.pieces[number])
-        return found
+                pieces.append(self.pieces[number])
+        return pieces
 
 
 class Splitter:
@@ -163,12 +163,12 @@ class FairseqTranslator:
         Beam search ranks by the mean log-probability of a piece, as fairseq's does by default. One
         that reaches the limit gets its end mark there, and the mark counts in its mean.
         """
-        rows, made = self.encode(texts), [""] * len(texts)
+        rows, translations = self.encode(texts), [""] * len(texts)
         for members in by_length(rows, batch_size):
             ids = pad([rows[i] for i in members], PAD).to(self.model.device)
             longest = int(max_len_a * ids.shape[1] + max_len_b)
             room = self.model.config.max_position_embeddings - 1
-            found = self.model.generate(
+            generated = self.model.generate(
                 input_ids=ids,
                 attention_mask=(ids != PAD).long(),
                 num_beams=beams,
@@ -178,9 +178,9 @@ class FairseqTranslator:
                 do_sample=False,
                 logits_processor=[_EndAfter(min(longest, room))],
             )
-            for i, row in zip(members, found[:, 1:].tolist(), strict=True):
-                made[i] = self.splitter.join(self.target.decode(row))
-        return made
+            for i, row in zip(members, generated[:, 1:].tolist(), strict=True):
+                translations[i] = self.splitter.join(self.target.decode(row))
+        return translations
 
 
 class _EndAfter(LogitsProcessor):
@@ -237,8 +237,8 @@ def import_fairseq(
             raise FileNotFoundError(f"no file {path}")
     if len(paths) not in (1, 2):
         raise ValueError(f"{len(paths)} dictionaries; give source and target, or one for both")
-    found = read_checkpoint(Path(checkpoint))
-    model = convert(_arguments(Path(checkpoint), found), found["model"])
+    loaded = read_checkpoint(Path(checkpoint))
+    model = convert(_arguments(Path(checkpoint), loaded), loaded["model"])
     sizes = [
         side.embed_tokens.num_embeddings for side in (model.model.encoder, model.model.decoder)
     ]
