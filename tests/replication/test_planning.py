@@ -49,13 +49,13 @@ def test_a_plan_of_the_paper_lists_its_downloads_trainings_and_measurements(nowh
 
 @pytest.mark.parametrize("name", ["figure2a", "table2", "table5", "figure3a", "figure4", "figure5"])
 def test_a_plan_counts_what_is_translated(name, smoke, monkeypatch):
-    sweep, done = TranslationSubject.sweep, []
+    outcomes, done = TranslationSubject.outcomes, []
 
-    def counted(subject, pairs, masks, *args):
-        done.append(len(pairs) * (len(masks) + 2))  # and the uncut model, once more as drafts
-        return sweep(subject, pairs, masks, *args)
+    def counted(subject, masks, texts, *args):
+        done.append(len(texts) * (len(masks) + 2))  # and the uncut model, once more as drafts
+        return outcomes(subject, masks, texts, *args)
 
-    monkeypatch.setattr(TranslationSubject, "sweep", counted)
+    monkeypatch.setattr(TranslationSubject, "outcomes", counted)
     planned = [step for step in planning.steps(smoke, name) if step.state != "done"]
     measurements.get(name, smoke)
     most = sum(step.translations for step in planned)

@@ -21,10 +21,12 @@ from headprune_lib.replication.measurements.measurement import (
     Context,
     Half,
     measurement,
+    of_training,
+    seed_of,
+    with_further,
 )
 from headprune_lib.replication.measurements.records import correlation_record, partial_record
 from headprune_lib.replication.measurements.single_heads import one_head
-from headprune_lib.replication.measurements.trainings import of_training, seed_of, with_further
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject, measured_on

@@ -17,11 +17,7 @@ from headprune_lib.masking import Head, head_mask, ones_mask
 from headprune_lib.replication.bounds import C8_UP_TO
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.curves import Curves, mean_curves, of_losses, scored
-from headprune_lib.replication.measurements.measurement import (
-    Context,
-    Own,
-    measurement,
-)
+from headprune_lib.replication.measurements.measurement import Context, Own, measurement
 from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.measurements.records import Resamples
 from headprune_lib.replication.measurements.scores import scored_once
@@ -48,9 +44,6 @@ ORDERS = (
     *(IMPORTANCE, PLAIN, "importance reversed", "entropy", RANDOM),
     *(PER_GROUP, WHOLE_GROUPS),
 )
-
-# --- one at a time --------------------------------------------------------------------------------
-
 
 # --- together -------------------------------------------------------------------------------------
 

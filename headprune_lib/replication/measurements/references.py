@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import torch
@@ -10,7 +11,6 @@ import torch
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication.data import Texts
-from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.setups import TranslationSubject, forced_batches, forced_groups
 from headprune_lib.replication.store import Arrays, Journal
@@ -35,18 +35,10 @@ def reference_losses(
         with masked_heads(subject.model, mask):
             return {"loss": forced.losses()}
 
-    units = run_units(
-        {
-            f"{subject.key} loss {name}": lambda mask=mask: measure(mask)
-            for name, mask in masks.items()
-        },
-        journal,
-        "loss of the references",
-    ).values()
-    return {
-        "loss": np.stack([unit["loss"] for unit in units]).astype(float),
-        "pieces": forced.pieces(),
-    }
+    units = {f"loss {name}": partial(measure, mask) for name, mask in masks.items()}
+    done = subject.compute(units, journal, "loss of the references")
+    loss = np.stack([unit["loss"] for unit in done]).astype(float)
+    return {"loss": loss, "pieces": forced.pieces()}
 
 
 def piece_losses(subject: TranslationSubject, pairs: Texts) -> np.ndarray:

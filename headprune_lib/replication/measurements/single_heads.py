@@ -33,8 +33,10 @@ from headprune_lib.replication.measurements.measurement import (
     Half,
     Own,
     measurement,
+    of_training,
+    seed_of,
+    with_further,
 )
-from headprune_lib.replication.measurements.trainings import of_training, seed_of, with_further
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.models.encoders import compact
 from headprune_lib.replication.profiles import Profile
@@ -259,7 +261,7 @@ def _alone(subject: EncoderSubject, heads: np.ndarray, journal: Journal) -> Arra
     """As a sweep, of these heads (layer, head) alone: each is kept as the only one of its layer."""
     masks = all_but_one_masks(subject.model)
     named = {f"only {layer} {head}": masks["self", layer, head] for layer, head in heads.tolist()}
-    found = subject.under(
+    found = subject.outcomes(
         {UNCUT: ones_mask(subject.model), **named},
         subject.test,
         journal,

@@ -26,6 +26,7 @@ from headprune_lib.replication.measurements.contrasts import (
     values_of,
 )
 from headprune_lib.replication.measurements.measurement import (
+    HALVES,
     Context,
     Half,
     Own,
@@ -232,8 +233,8 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     "which_first",
     version=1,
     parameters=_parameters,
-    statistics={"encoder": Statistics(), "translation": Statistics()},
-    halves=("encoder", "translation"),
+    statistics=Statistics(),
+    halves=HALVES,
     parts=_parts,
     own=_own,
 )

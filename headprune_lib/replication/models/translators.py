@@ -344,13 +344,6 @@ def full_recipe(
     }
 
 
-def final_recipe(
-    task: str, recipe: TranslatorRecipe, seed: int, *, registered: bool = False
-) -> dict:
-    """Everything that the final weights depend on; ``registered`` as of :func:`full_recipe`."""
-    return full_recipe(task, recipe, seed, final=True, registered=registered)
-
-
 def file_name(task: str, model: str, seed: int) -> str:
     """What a training's folder and its committed files are called.
 

@@ -19,9 +19,8 @@ from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.measurements import MEASUREMENTS
 from headprune_lib.replication.measurements.halves import half_of
 from headprune_lib.replication.paths import cache_root, project_root
-from headprune_lib.replication.store import Key, Result
+from headprune_lib.replication.store import Key, Result, plain
 from headprune_lib.replication.store.files import replace_files
-from headprune_lib.replication.store.text import plain
 from headprune_lib.replication.verification.again import NotAtHand, found_again, profile_of
 from headprune_lib.replication.verification.compare import Quantity
 

@@ -22,8 +22,8 @@ from headprune_lib.replication.store import (
     load,
     make_signature,
     plain,
+    results,
     save,
-    text,
 )
 from headprune_lib.replication.store.files import npz_arrays, npz_bytes
 
@@ -91,13 +91,13 @@ json_values = st.recursive(
 @given(json_values)
 def test_layout_is_strict_json_and_shortening_happens_once(value):
     short = plain(value)
-    laid_out = text.layout(short)
+    laid_out = results.layout(short)
 
     def reject(word):
         raise AssertionError(f"{word} is not JSON")
 
     assert json.loads(laid_out, parse_constant=reject) == short
-    assert text.layout(plain(json.loads(laid_out))) == laid_out
+    assert results.layout(plain(json.loads(laid_out))) == laid_out
 
 
 def test_a_signature_ignores_order_and_sees_every_part():
