@@ -312,13 +312,8 @@ def _stratum(
     true = kept.kept_by_others(rules.task_judged(curve.task, "encoder"))
     alone = NOT_RUN
     if one_head:
-        one_head_at_a_time = MEASUREMENTS["one_head"]
-        values = one_head_at_a_time.summarise(
-            "encoder",
-            {OUTCOMES: _on_texts(one_head, chosen).raw},
-            {},
-            one_head_at_a_time.statistics["encoder"],
-        )
+        part = _on_texts(one_head, chosen).parts[OUTCOMES]
+        values = MEASUREMENTS["one_head"].values_of("encoder", {OUTCOMES: part})
         alone = rules.one_at_a_time([{**values["removable"], **values["counts"]}], "encoder")
     return Stratum(
         name,

@@ -29,6 +29,7 @@ from headprune_lib.replication.store import (
     Journal,
     Measured,
     Outcomes,
+    Part,
     Result,
     prefixed,
     unprefixed,
@@ -146,6 +147,12 @@ class Measurement:
         self.own = _given(self.own, "profile", "half", "part")
         self.texts = _given(self.texts, "profile", "half", "task")
         self.summary(self.summarise)
+
+    def values_of(self, half: Half, parts: Mapping[str, Part]) -> dict[str, Any]:
+        """What the summary makes of the outcomes of some parts."""
+        outcomes = {name: part.raw for name, part in parts.items()}
+        runs = {name: part.runs for name, part in parts.items()}
+        return self.summarise(half, outcomes, runs, self.statistics[half])
 
     def summary(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Declare, as a decorator, what values follow from the outcomes."""

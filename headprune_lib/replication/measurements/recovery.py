@@ -125,8 +125,7 @@ class _Encoder:
 
     def answers(self, model: nn.Module) -> Arrays:
         """What a score is made of, an entry a test example, and the ``loss`` (n,) in nats."""
-        found = evaluate(model, self.prepared, None)
-        return {"correct": found["correct"], "loss": found["loss"]}
+        return evaluate(model, self.prepared, None)
 
     def again(self, model: nn.Module, way: Way, heads: str) -> nn.Module:
         """A model without some heads, which ``heads`` tells apart, trained again in place."""

@@ -83,13 +83,8 @@ def check(key: Key, *, drawn_seed: int = 0) -> tuple[Record, list[Quantity]]:
 def values_follow(result: Result) -> Quantity:
     """Whether the stored values are what the statistics make of the stored outcomes."""
     measurement, half = MEASUREMENTS[result.measurement], half_of(result.key)
-    values = measurement.summarise(
-        half,
-        {name: part.raw for name, part in result.parts.items()},
-        {name: part.runs for name, part in result.parts.items()},
-        measurement.statistics[half],
-    )
-    differing = list(differences(result.values, plain(values, "values")))
+    values = plain(measurement.values_of(half, result.parts), "values")
+    differing = list(differences(result.values, values))
     found = "; ".join(differing[:3]) or "the same"
     return Quantity("values", "", found, f"{RELATIVE} of each", not differing)
 
