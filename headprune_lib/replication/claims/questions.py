@@ -207,7 +207,7 @@ class SingleHeads:
     needed: int
 
 
-def redundancy(values: Values, order: str = "importance") -> Redundancy:
+def redundancy(values: Values) -> Redundancy:
     """From the values of ``language_curve``, in the paper's order.
 
     Raises:
@@ -216,7 +216,7 @@ def redundancy(values: Values, order: str = "importance") -> Redundancy:
     steps = np.flatnonzero(np.isclose(values["shares"], LANGUAGE_SHARE))
     if not len(steps):
         raise ValueError(f"{LANGUAGE_SHARE:.0%} removed was not measured, only {values['shares']}")
-    curve = values["curves"][order]
+    curve = values["curves"]["importance"]
     share, (low, high) = curve["kept"][steps[0]], curve["kept_interval"][steps[0]]
     if not defined(share, low, high):
         return Redundancy("open", None, (None, None))
