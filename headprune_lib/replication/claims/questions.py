@@ -254,7 +254,6 @@ class Stratum:
     Attributes:
         name: which pairs.
         n: how many.
-        berts: mean share of them that the 100 BERTs get right.
         uncut: accuracy with all heads, in the mean over fine-tunings.
         chance: accuracy of the best constant answer among these pairs.
         together: what C3's rule says of them alone.
@@ -263,7 +262,6 @@ class Stratum:
 
     name: str
     n: int
-    berts: float
     uncut: TrainingsMean
     chance: float
     together: Judged
@@ -286,9 +284,7 @@ def strata(curve: Result, one_head: Result | None) -> list[Stratum]:
         "the others": right < EASY,
     }
     return [
-        _stratum(name, chosen, right, curve, one_head)
-        for name, chosen in groups.items()
-        if chosen.any()
+        _stratum(name, chosen, curve, one_head) for name, chosen in groups.items() if chosen.any()
     ]
 
 
@@ -304,9 +300,7 @@ def _right_by_berts(result: Result) -> np.ndarray | None:
     return np.array(counted["right"][: result.n_examples])
 
 
-def _stratum(
-    name: str, chosen: np.ndarray, right: np.ndarray, curve: Result, one_head: Result | None
-) -> Stratum:
+def _stratum(name: str, chosen: np.ndarray, curve: Result, one_head: Result | None) -> Stratum:
     trainings = kept.along(_on_texts(curve, chosen), "importance")
     share = rules.share_judged(curve.task, "encoder")
     true = kept.kept_by_others(rules.task_judged(curve.task, "encoder"))
@@ -318,7 +312,6 @@ def _stratum(
     return Stratum(
         name,
         int(chosen.sum()),
-        float(right[chosen].mean()) / 100,
         stats.over_trainings(
             [training.scores[0] for training in trainings],
             [training.influences[0] for training in trainings],
