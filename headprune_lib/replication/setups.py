@@ -715,10 +715,6 @@ class LanguageSubject(Setup):
         )
         return {"loss": np.stack([unit["loss"] for unit in units])}
 
-    def under(self, masks: Mapping[str, HeadTensors], journal: Journal, title: str) -> np.ndarray:
-        """The loss of every test passage under each mask, ``(M, n)`` in nats."""
-        return self.outcomes(masks, self.test, journal, title)["loss"]
-
     def losses(
         self,
         model: nn.Module,

@@ -183,7 +183,8 @@ def language_curve(context: Context, part: str) -> Measured:
             names.append(f"{part} {name}, {len(cut)} gone")  # two shares may be one number of heads
             masks[names[-1]] = head_mask(subject.model, cut)
             gone.append(len(cut))
-    losses = subject.under(masks, context.journal, f"{context.task}, {part}")
+    title = f"{context.task}, {part}"
+    losses = subject.outcomes(masks, subject.test, context.journal, title)["loss"]
     by_name = dict(zip(masks, losses, strict=True))
     uncut, cuts = losses[0], np.stack([by_name[name] for name in names])
     shape = len(runs), len(settings.shares), -1
