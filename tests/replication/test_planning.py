@@ -9,11 +9,9 @@ from headprune_lib.replication.setups import TranslationSubject
 
 
 @pytest.fixture
-def nowhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    return tmp_path
+def nowhere(elsewhere, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(elsewhere / "hub"))
+    return elsewhere
 
 
 def test_a_plan_of_the_paper_lists_its_downloads_trainings_and_measurements(nowhere):
