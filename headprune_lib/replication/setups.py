@@ -52,11 +52,7 @@ from headprune_lib.replication.models.pretrained import (
     load_language_model,
     load_tokenizer,
 )
-from headprune_lib.replication.models.translators import (
-    Translator,
-    load_translator,
-    stored_weights,
-)
+from headprune_lib.replication.models.translators import Translator, load_translator, stored_weights
 from headprune_lib.replication.models.weights import check_worker_has, sha256_of
 from headprune_lib.replication.order_names import NamedOrder, Tokens, tokens_of
 from headprune_lib.replication.profiles import Profile

@@ -104,11 +104,7 @@ def _of_translator(context: Context, part: str) -> Measured:
         name: values[rows] if name.endswith("_change") else values for name, values in home.items()
     }
     return subject.measured(
-        {
-            "heads": heads,
-            **prefixed("far_", raw),
-            **prefixed("home_", home),
-        },
+        {"heads": heads, **prefixed("far_", raw), **prefixed("home_", home)},
         len(far),
         dataset=f"{profile.translation_far}/{TRANSLATION_TASKS[profile.translation_far].far}",
     )

@@ -360,11 +360,7 @@ def _stored(key: Key, root: Path, command: str) -> Result | None:
 
 
 def _usable(
-    kept: Result | None,
-    request: Request,
-    signatures: Mapping[str, dict],
-    fresh: bool,
-    root: Path,
+    kept: Result | None, request: Request, signatures: Mapping[str, dict], fresh: bool, root: Path
 ) -> dict[str, Part]:
     """The stored parts that can stay.
 

@@ -18,10 +18,7 @@ from headprune_lib.utils import NO_LABEL, to_device, without_labels
 
 
 def reference_losses(
-    subject: TranslationSubject,
-    pairs: Texts,
-    masks: Mapping[str, HeadTensors],
-    journal: Journal,
+    subject: TranslationSubject, pairs: Texts, masks: Mapping[str, HeadTensors], journal: Journal
 ) -> Arrays:
     """The loss of every reference under every mask, whose name is that of a unit of the journal.
 
@@ -74,10 +71,7 @@ class _Forced:
 
 
 def rounded_losses(
-    subject: TranslationSubject,
-    pairs: Texts,
-    masks: Mapping[str, HeadTensors],
-    journal: Journal,
+    subject: TranslationSubject, pairs: Texts, masks: Mapping[str, HeadTensors], journal: Journal
 ) -> Arrays:
     """The teacher-forced loss of every reference, uncut and under every mask.
 

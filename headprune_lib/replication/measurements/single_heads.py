@@ -40,26 +40,10 @@ from headprune_lib.replication.measurements.measurement import (
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.models.encoders import compact
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import (
-    UNCUT,
-    EncoderSubject,
-    TranslationSubject,
-    measured_on,
-)
-from headprune_lib.replication.store import (
-    OUTCOMES,
-    Arrays,
-    Journal,
-    Measured,
-    Outcomes,
-    prefixed,
-)
+from headprune_lib.replication.setups import UNCUT, EncoderSubject, TranslationSubject, measured_on
+from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes, prefixed
 from headprune_lib.replication.store.heads import heads_array, heads_in, rows_of
-from headprune_lib.replication.store.verses import (
-    BESIDE,
-    all_counts,
-    mean_losses,
-)
+from headprune_lib.replication.store.verses import BESIDE, all_counts, mean_losses
 from headprune_lib.selection import Head
 
 _OF_CUTS = (

@@ -52,12 +52,7 @@ from headprune_lib.replication.measurements.removal import (
     tuned,
 )
 from headprune_lib.replication.metrics import MILLINAT, coarse
-from headprune_lib.replication.order_names import (
-    RANDOM,
-    further_training,
-    parse_part,
-    read_name,
-)
+from headprune_lib.replication.order_names import RANDOM, further_training, parse_part, read_name
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
@@ -262,8 +257,7 @@ def which_first(context: Context, part: str) -> Measured:
     if named.tuned:
         masks = factors
         gates = context.settled(
-            ["gates *"],
-            lambda: stored_gates([tuned(subject, of_run, journal) for of_run in masks]),
+            ["gates *"], lambda: stored_gates([tuned(subject, of_run, journal) for of_run in masks])
         )
         factors = [
             factors_along(subject, gates, run, heads, shares) for run, heads in enumerate(orders)

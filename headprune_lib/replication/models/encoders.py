@@ -72,11 +72,7 @@ class Batches:
 
 
 def make_batches(
-    tokenizer,
-    examples: Texts,
-    batch_size: int,
-    max_length: int,
-    order: Sequence[int] | None = None,
+    tokenizer, examples: Texts, batch_size: int, max_length: int, order: Sequence[int] | None = None
 ) -> Batches:
     """Tokenise and batch, sorted by length unless an ``order`` is given; of a pair, both texts.
 

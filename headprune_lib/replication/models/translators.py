@@ -309,12 +309,7 @@ def token_batches(
 
 
 def full_recipe(
-    task: str,
-    recipe: TranslatorRecipe,
-    seed: int,
-    *,
-    final: bool = False,
-    registered: bool = False,
+    task: str, recipe: TranslatorRecipe, seed: int, *, final: bool = False, registered: bool = False
 ) -> dict:
     """Everything that the weights after an epoch of a training depend on, or the final ones.
 

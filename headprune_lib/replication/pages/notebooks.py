@@ -101,9 +101,7 @@ def parse_value(text: str) -> Any:
 
 
 def run_notebook(
-    path: str | Path,
-    parameters: Mapping[str, Any] | None = None,
-    output: str | Path | None = None,
+    path: str | Path, parameters: Mapping[str, Any] | None = None, output: str | Path | None = None
 ) -> Path:
     """Execute a notebook and store it without machine noise, if it ran to its end.
 
