@@ -250,7 +250,11 @@ def which_first(context: Context, part: str) -> Measured:
         }
 
     rescored = named.order not in _DRAWN and read_name(named.order).rescored
-    runs = context.settled(["said", "order"], followed, costly=rescored)
+    # of what is scored again nothing is said, which a verification need not take as it is stored
+    settled = context.settled(
+        ["order"] if rescored else ["said", "order"], followed, costly=rescored
+    )
+    runs = {"said": np.array([""]), **settled}
     orders = [heads_in(heads) for heads in runs["order"]]
     shares = COMPARED if named.order == CONTROL else SHARES
     factors, gates = [masks_along(subject, heads, shares) for heads in orders], {}
