@@ -242,12 +242,7 @@ def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
     elif "normalised" in others:
         normalize = "l2"
     return NamedOrder(
-        one,
-        normalize,
-        "reversed" in others,
-        "rescored" in others,
-        "words" in others,
-        settings,
+        one, normalize, "reversed" in others, "rescored" in others, "words" in others, settings
     )
 
 

@@ -118,6 +118,16 @@ def bert_curve(task: str) -> dict[str, Any] | None:
     return next((curve for curve in _curves(task) if curve.get("order") == "importance"), None)
 
 
+HEADS = 144
+"""Of BERT-base."""
+
+
+def bert_steps(curve: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of BERT-base's heads removed by others and the scores, the whole model first."""
+    removed, scores = [0, *curve["heads_removed"]], [curve["base"], *curve["score"]]
+    return np.array(removed) / HEADS, np.array(scores)
+
+
 STEP = 14
 """Heads masked at each step of their search, a tenth of all."""
 
@@ -176,7 +186,6 @@ def _masked_task(task: str) -> MaskedTask:
     return MaskedTask(task, importance, (mask == 0).sum(1))
 
 
-_HEADS = 144
 _TITLES = {
     "taylor": "norm of the logits",
     "attattr": "attention attribution",
@@ -228,11 +237,7 @@ def _others() -> dict[str, Any]:
 
 def published_orders() -> list[PublishedOrder]:
     """All curves, task by task; of each, those of one laboratory together."""
-    return [
-        one
-        for task in ("mnli", "sst2")
-        for one in (*_greedy_gnorm(task), *_hies(task), *_again(task))
-    ]
+    return [one for task in ("mnli", "sst2") for one in (*_of_other_criteria(task), *_again(task))]
 
 
 def five_seeds() -> list[dict[str, float]]:
@@ -246,21 +251,20 @@ def five_seeds() -> list[dict[str, float]]:
     ]
 
 
-def _greedy_gnorm(task: str) -> list[PublishedOrder]:
-    found = _others()["greedy_gnorm"]
-    shares = np.array(found["heads_removed"]) / _HEADS
-    return [
-        _order(found, task, name, shares, np.array(curve)) for name, curve in found[task].items()
-    ]
-
-
-def _hies(task: str) -> list[PublishedOrder]:
-    found = _others()["hies"]
-    curves = dict(found[task])
-    shares = np.array(curves.pop("percent_removed")) / 100
-    return [
-        _order(found, task, name, shares, np.array(curve) / 100) for name, curve in curves.items()
-    ]
+def _of_other_criteria(task: str) -> Iterator[PublishedOrder]:
+    """Two laboratories' orders; one of them gives shares of its heads and accuracy in percent."""
+    gnorm, hies = _others()["greedy_gnorm"], _others()["hies"]
+    percent = {name: np.array(curve) / 100 for name, curve in hies[task].items()}
+    (chance, *_) = (one.chance for one in _again(task))  # of the same sentences
+    for found, shares, curves in (
+        (gnorm, np.array(gnorm["heads_removed"]) / HEADS, gnorm[task]),
+        (hies, percent.pop("percent_removed"), percent),
+    ):
+        for name, curve in curves.items():
+            accuracy, title = np.array(curve), _TITLES[name]
+            yield PublishedOrder(
+                found["who"], task, title, shares, accuracy, chance, found["source"]
+            )
 
 
 def _again(task: str) -> list[PublishedOrder]:
@@ -271,19 +275,9 @@ def _again(task: str) -> list[PublishedOrder]:
             "Silent-Zebra",
             task,
             _TITLES[curve["order"]],
-            np.array([0, *curve["heads_removed"]]) / _HEADS,
-            np.array([curve["base"], *curve["score"]]),
+            *bert_steps(curve),
             curve["chance"],
             source,
         )
         for curve in _curves(task)
     ]
-
-
-def _order(
-    found: dict[str, Any], task: str, name: str, shares: np.ndarray, accuracy: np.ndarray
-) -> PublishedOrder:
-    (chance, *_) = (one.chance for one in _again(task))  # of the same sentences
-    return PublishedOrder(
-        found["who"], task, _TITLES[name], shares, accuracy, chance, found["source"]
-    )

@@ -52,11 +52,7 @@ from headprune_lib.replication.models.pretrained import (
     load_language_model,
     load_tokenizer,
 )
-from headprune_lib.replication.models.translators import (
-    Translator,
-    load_translator,
-    stored_weights,
-)
+from headprune_lib.replication.models.translators import Translator, load_translator, stored_weights
 from headprune_lib.replication.models.weights import check_worker_has, sha256_of
 from headprune_lib.replication.order_names import NamedOrder, Tokens, tokens_of
 from headprune_lib.replication.profiles import Profile
@@ -404,8 +400,6 @@ class EncoderSubject(Setup):
         )
         return {what: np.stack([unit[what] for unit in units]) for what in ("correct", "loss")}
 
-    under = outcomes
-
 
 # --- translators -----------------------------------------------------------------------------------
 
@@ -506,18 +500,12 @@ class TranslationSubject(Setup):
         return measured_on(self.pairs(choice)), measured_on(shown)
 
     def outcomes(
-        self, masks: Mapping[str, HeadTensors], texts: Texts, journal: Journal, title: str
-    ) -> Arrays:
-        """As :meth:`sweep`; the journal knows the masks by ``title``."""
-        return self.sweep(texts, list(masks.values()), journal, title)
-
-    def sweep(
-        self, pairs: Texts, masks: Sequence[HeadTensors], journal: Journal, name: str
+        self, masks: Mapping[Any, HeadTensors], texts: Texts, journal: Journal, title: str
     ) -> Arrays:
         """Translate every pair under every mask.
 
         Args:
-            name: of what is measured, for the journal and the progress bar.
+            title: of what is measured; the journal knows the masks by it.
 
         Returns:
             ``counts_uncut`` (n, 5), ``counts_change`` (M, n, 5), ``reference_lengths`` (n,),
@@ -525,12 +513,13 @@ class TranslationSubject(Setup):
             pairs' own order. Where BLEU is taken in another way than sacrebleu's own, the counts and
             lengths of that one stand beside these under ``BESIDE``.
         """
-        sources, every = self.translator.encode(pairs.sources), [ones_mask(self.model), *masks]
+        sources = self.translator.encode(texts.sources)
+        every = [ones_mask(self.model), *masks.values()]
         groups, beams = by_length(sources, GROUP), self.profile.beams
 
         def measure(members: list[int]) -> Arrays:
             model = self.model  # of the setup that a worker has loaded
-            own, references = ([rows[i] for i in members] for rows in (sources, pairs.targets))
+            own, references = ([rows[i] for i in members] for rows in (sources, texts.targets))
             drafts = generate(model, own, beams=beams, early_stopping=beams > 1)
             if beams > 1:
                 found = searched_under(model, own, drafts, every, beams=beams)
@@ -547,18 +536,17 @@ class TranslationSubject(Setup):
             }
 
         units = self.compute(
-            {f"{name} {i}": partial(measure, members) for i, members in enumerate(groups)},
+            {f"{title} {i}": partial(measure, members) for i, members in enumerate(groups)},
             journal,
-            f"{name}, {len(masks)} masks on {len(pairs)} verses",
+            f"{title}, {len(masks)} masks on {len(texts)} verses",
         )
         return joined(units, np.argsort(np.concatenate(groups)))
 
     def sweep_heads(
         self, pairs: Texts, masks: Mapping[Head, HeadTensors], journal: Journal, name: str
     ) -> Arrays:
-        """As :meth:`sweep`, with a mask for each head; ``heads`` says whose each row is."""
-        raw = self.sweep(pairs, list(masks.values()), journal, name)
-        return {**raw, "heads": heads_array(masks)}
+        """As :meth:`outcomes`, with a mask for each head; ``heads`` says whose each row is."""
+        return {**self.outcomes(masks, pairs, journal, name), "heads": heads_array(masks)}
 
     def importance(self, journal: Journal, *, normalize: str | None = "l2") -> HeadTensors:
         """I_h by teacher forcing on the chapters kept for it; the loss of a verse is its sum."""
@@ -722,10 +710,6 @@ class LanguageSubject(Setup):
             title,
         )
         return {"loss": np.stack([unit["loss"] for unit in units])}
-
-    def under(self, masks: Mapping[str, HeadTensors], journal: Journal, title: str) -> np.ndarray:
-        """The loss of every test passage under each mask, ``(M, n)`` in nats."""
-        return self.outcomes(masks, self.test, journal, title)["loss"]
 
     def losses(
         self,

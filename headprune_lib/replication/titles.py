@@ -56,14 +56,6 @@ def machine(hardware: dict[str, Any]) -> str:
     return hardware["gpu"] or f"{hardware['cpu']}, {hardware['cores']} cores"
 
 
-ROLES = {
-    "entropy": "attention entropy",
-    "place": "weight on one place beside",
-    "special": "weight on special tokens",
-    "layer": "layer",
-}
-"""What is said of a head -> what pages call it."""
-
 _ORDERS = {
     "importance main": "importance, first fine-tuning",
     "importance unnormalised": "importance, not normalised",

@@ -2,10 +2,10 @@
 
 import pytest
 
-from headprune_lib.replication.store import Journal
 
-
-@pytest.fixture(scope="module")
-def journal(tmp_path_factory):
-    """Importance of each model, measured once."""
-    return Journal(tmp_path_factory.mktemp("journal"))
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A folder whose ``results`` and ``cache`` stand in place of everybody's."""
+    for name in ("results", "cache"):
+        monkeypatch.setenv(f"HEADPRUNE_{name.upper()}", str(tmp_path / name))
+    return tmp_path

@@ -139,14 +139,10 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",
 )
-def test_what_cannot_be_is_refused_before_anything_is_computed(
-    arguments, message, tmp_path, monkeypatch
-):
-    for name in ("RESULTS", "CACHE"):
-        monkeypatch.setenv(f"HEADPRUNE_{name}", str(tmp_path))
+def test_what_cannot_be_is_refused_before_anything_is_computed(arguments, message, elsewhere):
     result = headprune(*arguments)
     assert result.exit_code == 2 and message in result.output
-    assert not list(tmp_path.iterdir())
+    assert not list(elsewhere.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -157,20 +153,18 @@ def test_what_cannot_be_is_refused_before_anything_is_computed(
         (None, 2, "/results/smoke/one_head cannot be written to (Not a directory)"),
     ],
 )
-def test_what_stops_a_measurement_is_told_in_one_line(stopped, code, told, tmp_path, monkeypatch):
+def test_what_stops_a_measurement_is_told_in_one_line(stopped, code, told, elsewhere, monkeypatch):
     def stop(*_, **__):
         raise stopped
 
-    for name in ("RESULTS", "CACHE"):
-        monkeypatch.setenv(f"HEADPRUNE_{name}", str(tmp_path / name.lower()))
     if stopped is None:
-        (tmp_path / "results").touch()
+        (elsewhere / "results").touch()
     else:
         monkeypatch.setattr(measurements, "get", stop)
     result = headprune("reproduce", "figure1b", "--profile", "smoke")
     assert result.exit_code == code and told in result.stderr and "Traceback" not in result.output
-    assert stopped is None or f"is kept in {tmp_path}/cache; this goes on: " in result.stderr
-    assert not (tmp_path / "cache").exists()
+    assert stopped is None or f"is kept in {elsewhere}/cache; this goes on: " in result.stderr
+    assert not (elsewhere / "cache").exists()
 
 
 @pytest.mark.slow

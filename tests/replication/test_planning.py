@@ -9,11 +9,9 @@ from headprune_lib.replication.setups import TranslationSubject
 
 
 @pytest.fixture
-def nowhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    return tmp_path
+def nowhere(elsewhere, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(elsewhere / "hub"))
+    return elsewhere
 
 
 def test_a_plan_of_the_paper_lists_its_downloads_trainings_and_measurements(nowhere):
@@ -49,13 +47,13 @@ def test_a_plan_of_the_paper_lists_its_downloads_trainings_and_measurements(nowh
 
 @pytest.mark.parametrize("name", ["figure2a", "table2", "table5", "figure3a", "figure4", "figure5"])
 def test_a_plan_counts_what_is_translated(name, smoke, monkeypatch):
-    sweep, done = TranslationSubject.sweep, []
+    outcomes, done = TranslationSubject.outcomes, []
 
-    def counted(subject, pairs, masks, *args):
-        done.append(len(pairs) * (len(masks) + 2))  # and the uncut model, once more as drafts
-        return sweep(subject, pairs, masks, *args)
+    def counted(subject, masks, texts, *args):
+        done.append(len(texts) * (len(masks) + 2))  # and the uncut model, once more as drafts
+        return outcomes(subject, masks, texts, *args)
 
-    monkeypatch.setattr(TranslationSubject, "sweep", counted)
+    monkeypatch.setattr(TranslationSubject, "outcomes", counted)
     planned = [step for step in planning.steps(smoke, name) if step.state != "done"]
     measurements.get(name, smoke)
     most = sum(step.translations for step in planned)

@@ -38,8 +38,7 @@ _BENCHES = {
 class Row:
     """One comparison. ``ratio`` is the median over rounds of seconds / reference seconds.
 
-    ``floor`` is what the floating-point operations alone would allow; ``n`` is how many things,
-    such as translations, each of the two made in its seconds.
+    ``floor`` is what the floating-point operations alone would allow.
     """
 
     what: str
@@ -50,7 +49,6 @@ class Row:
     quartiles: tuple[float, float]
     floor: float | None
     target: str
-    n: int | None = None
 
 
 def compare(
@@ -62,7 +60,6 @@ def compare(
     *,
     floor: float | None = None,
     target: str = "",
-    n: int | None = None,
 ) -> Row:
     """Time two things in turn, so that a slower moment of the machine hits both.
 
@@ -75,9 +72,7 @@ def compare(
         pair[:] = _seconds(function), _seconds(other)
     seconds = seconds[1:]
     low, ratio, high = np.quantile(seconds[:, 0] / seconds[:, 1], [0.25, 0.5, 0.75]).tolist()
-    return Row(
-        what, reference, *np.median(seconds, 0).tolist(), ratio, (low, high), floor, target, n
-    )
+    return Row(what, reference, *np.median(seconds, 0).tolist(), ratio, (low, high), floor, target)
 
 
 def _seconds(function: Callable[[], object]) -> float:

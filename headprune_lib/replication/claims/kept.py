@@ -16,12 +16,10 @@ import numpy as np
 from headprune_lib.replication import stats, store
 from headprune_lib.replication.measurements.curves import scored
 from headprune_lib.replication.order_names import parse_part
-from headprune_lib.replication.published import bert_curve, published_share
+from headprune_lib.replication.published import bert_curve, bert_steps, published_share
 from headprune_lib.replication.stats import TrainingsMean
 from headprune_lib.replication.store import Key, Part, Result
 
-HEADS = 144
-"""Of BERT-base."""
 BERT_TASKS = {"mnli": "MNLI", "sst2": "SST-2", "cola": "CoLA"}
 """Tasks on which others published BERT-base's curve -> how they are spelled."""
 
@@ -39,14 +37,6 @@ def bert_at_share(curve: Mapping[str, Any]) -> tuple[float, float]:
     """Share kept of the score above chance at the paper's share, and the score there."""
     cut = float(np.interp(published_share(curve["task"]), *bert_steps(curve)))
     return float(stats.kept_above_chance(cut, curve["base"], curve["chance"])), cut
-
-
-def bert_steps(curve: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of BERT-base's heads removed by others and the scores, the whole model first."""
-    return (
-        np.array([0, *curve["heads_removed"]]) / HEADS,
-        np.array([curve["base"], *curve["score"]]),
-    )
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ import numpy as np
 
 from headprune_lib.replication.bounds import C4_UP_TO, C5_REMOVED, C8_UP_TO
 from headprune_lib.replication.claims import rules
-from headprune_lib.replication.claims.kept import BERT_TASKS, bert_at_share, bert_steps
+from headprune_lib.replication.claims.kept import BERT_TASKS, bert_at_share
 from headprune_lib.replication.claims.verdict import Judged, Row
 from headprune_lib.replication.published import (
     STEP,
     MaskedTask,
+    bert_steps,
     independent_curves,
     masked_tasks,
     published_share,

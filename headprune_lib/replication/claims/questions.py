@@ -207,7 +207,7 @@ class SingleHeads:
     needed: int
 
 
-def redundancy(values: Values, order: str = "importance") -> Redundancy:
+def redundancy(values: Values) -> Redundancy:
     """From the values of ``language_curve``, in the paper's order.
 
     Raises:
@@ -216,7 +216,7 @@ def redundancy(values: Values, order: str = "importance") -> Redundancy:
     steps = np.flatnonzero(np.isclose(values["shares"], LANGUAGE_SHARE))
     if not len(steps):
         raise ValueError(f"{LANGUAGE_SHARE:.0%} removed was not measured, only {values['shares']}")
-    curve = values["curves"][order]
+    curve = values["curves"]["importance"]
     share, (low, high) = curve["kept"][steps[0]], curve["kept_interval"][steps[0]]
     if not defined(share, low, high):
         return Redundancy("open", None, (None, None))
@@ -254,7 +254,6 @@ class Stratum:
     Attributes:
         name: which pairs.
         n: how many.
-        berts: mean share of them that the 100 BERTs get right.
         uncut: accuracy with all heads, in the mean over fine-tunings.
         chance: accuracy of the best constant answer among these pairs.
         together: what C3's rule says of them alone.
@@ -263,7 +262,6 @@ class Stratum:
 
     name: str
     n: int
-    berts: float
     uncut: TrainingsMean
     chance: float
     together: Judged
@@ -286,9 +284,7 @@ def strata(curve: Result, one_head: Result | None) -> list[Stratum]:
         "the others": right < EASY,
     }
     return [
-        _stratum(name, chosen, right, curve, one_head)
-        for name, chosen in groups.items()
-        if chosen.any()
+        _stratum(name, chosen, curve, one_head) for name, chosen in groups.items() if chosen.any()
     ]
 
 
@@ -304,26 +300,18 @@ def _right_by_berts(result: Result) -> np.ndarray | None:
     return np.array(counted["right"][: result.n_examples])
 
 
-def _stratum(
-    name: str, chosen: np.ndarray, right: np.ndarray, curve: Result, one_head: Result | None
-) -> Stratum:
+def _stratum(name: str, chosen: np.ndarray, curve: Result, one_head: Result | None) -> Stratum:
     trainings = kept.along(_on_texts(curve, chosen), "importance")
     share = rules.share_judged(curve.task, "encoder")
     true = kept.kept_by_others(rules.task_judged(curve.task, "encoder"))
     alone = NOT_RUN
     if one_head:
-        one_head_at_a_time = MEASUREMENTS["one_head"]
-        values = one_head_at_a_time.summarise(
-            "encoder",
-            {OUTCOMES: _on_texts(one_head, chosen).raw},
-            {},
-            one_head_at_a_time.statistics["encoder"],
-        )
+        part = _on_texts(one_head, chosen).parts[OUTCOMES]
+        values = MEASUREMENTS["one_head"].values_of("encoder", {OUTCOMES: part})
         alone = rules.one_at_a_time([{**values["removable"], **values["counts"]}], "encoder")
     return Stratum(
         name,
         int(chosen.sum()),
-        float(right[chosen].mean()) / 100,
         stats.over_trainings(
             [training.scores[0] for training in trainings],
             [training.influences[0] for training in trainings],

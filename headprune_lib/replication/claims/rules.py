@@ -140,6 +140,10 @@ def _power(found: Found, true: float, bound: float = 0.0) -> float:
     return power_above(true, bound, _error(found), found.get("freedom") or math.inf)
 
 
+def _beside_zero(found: Found, label: str = "") -> Estimate:
+    return Estimate(found["difference"], tuple(found["interval"]), 0.0, label)
+
+
 def _delta(half: Half) -> float:
     return DELTA_BLEU if half == "translation" else DELTA
 
@@ -490,10 +494,7 @@ def kinds(areas: Mapping[str, Found], left: Mapping[str, float | None]) -> Judge
         # the mirror image: that the upper end lies below 0
         all_of([_power(area, -C4_PAPER_EFFECT[other]) for other, area in found.items()]),
         f"a difference of {detectable(max(map(_error, found.values()))):.3f} in mean share of BLEU kept",
-        estimates=tuple(
-            Estimate(area["difference"], tuple(area["interval"]), 0.0, f"minus {other}")
-            for other, area in found.items()
-        ),
+        estimates=tuple(_beside_zero(area, f"minus {other}") for other, area in found.items()),
     )
 
 
@@ -603,10 +604,7 @@ def apart(values: Mapping[str, Any]) -> Judged:
         _power(parts["importance"], paper_slope),
         f"of the share kept by importance: a slope of {(high - low) / 2:.3f} around what was found "
         f"(the paper's rise is {paper_slope:.3f})",
-        estimates=tuple(
-            Estimate(slope["difference"], tuple(slope["interval"]), 0.0, C5_PARTS[name])
-            for name, slope in parts.items()
-        ),
+        estimates=tuple(_beside_zero(slope, C5_PARTS[name]) for name, slope in parts.items()),
         trainings=number,
     )
 
@@ -925,7 +923,7 @@ def orders(area: Found, above: Sequence[bool] | None, half: Half) -> Judged:
         told,
         _power(area, C8_PAPER_EFFECT[half]),
         f"{detectable(_error(area)):.1%} of the score above chance",
-        estimates=(Estimate(area["difference"], tuple(area["interval"]), 0.0),),
+        estimates=(_beside_zero(area),),
         trainings=area.get("trainings", 1),
     )
 

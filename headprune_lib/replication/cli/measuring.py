@@ -69,8 +69,7 @@ def reproduce(
         ),
     ] = None,
     n_examples: Annotated[
-        int | None,
-        typer.Option(help="Only this many test sentences.", rich_help_panel=HOW_MUCH),
+        int | None, typer.Option(help="Only this many test sentences.", rich_help_panel=HOW_MUCH)
     ] = None,
     n_verses: Annotated[
         int | None, typer.Option(help="Only this many test verses.", rich_help_panel=HOW_MUCH)
@@ -229,11 +228,7 @@ def verify(
         return
     with user_errors():
         settings, pair = asked(
-            artifact,
-            profile,
-            task=task,
-            model=model,
-            values={"data": data, "device": device},
+            artifact, profile, task=task, model=model, values={"data": data, "device": device}
         )
         check_here(settings)
         with resumable():

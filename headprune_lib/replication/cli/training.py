@@ -71,12 +71,11 @@ def train(
 def _train_translator(
     settings: Profile, task: str, seed: int | None, retrain: bool, publish: bool
 ) -> None:
-    from headprune_lib.replication.models import translators as training
-    from headprune_lib.replication.models import translators as weights
+    from headprune_lib.replication.models import translators
 
     seed, model = settings.trainings(task)[0] if seed is None else seed, settings.model_of(task)
-    folder = training.train(settings, task, seed, model=model, retrain=retrain)
-    for path in weights.publish(settings, task, seed, model) if publish else [folder]:
+    folder = translators.train(settings, task, seed, model=model, retrain=retrain)
+    for path in translators.publish(settings, task, seed, model) if publish else [folder]:
         typer.echo(short(path))
 
 

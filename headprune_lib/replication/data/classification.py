@@ -326,12 +326,14 @@ def _benchmarks() -> Iterator[Benchmark]:
         )
 
 
-def read_rated(path: Path, least: float = 0.25) -> Texts:
+_LEAST_RATING = 0.25
+
+
+def read_rated(path: Path) -> Texts:
     """Rated sentences as positive (1) or negative (0), without repeats and near-neutral ones.
 
     Args:
         path: tab-separated ``id``, ``sentiment`` (-4 to 4), ``text``, with a header row.
-        least: sentences rated nearer to 0 than this are left out.
 
     Raises:
         ValueError: another header, a line that does not have three columns, or a rating that is no
@@ -345,7 +347,7 @@ def read_rated(path: Path, least: float = 0.25) -> Texts:
             raise ValueError(
                 f"{where}: the rating is {cell!r}, expected a number from -4 to 4"
             ) from None
-        if abs(rating) >= least:
+        if abs(rating) >= _LEAST_RATING:
             sentences.setdefault(normalise(text), (text.strip(), int(rating > 0)))
     return Texts(*zip(*sentences.values(), strict=True))
 

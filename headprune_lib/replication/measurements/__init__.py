@@ -22,18 +22,6 @@ from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.profiles import Profile, enter_own, load_profile
 from headprune_lib.replication.store import Key, Result
 
-__all__ = [
-    "MEASUREMENTS",
-    "Upcoming",
-    "artifacts",
-    "asked",
-    "find_artifact",
-    "found",
-    "get",
-    "half_of",
-    "where",
-]
-
 
 def _declared() -> dict[str, Measurement]:
     """Those that the modules of this package declare."""

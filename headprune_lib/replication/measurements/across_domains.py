@@ -21,10 +21,12 @@ from headprune_lib.replication.measurements.measurement import (
     Context,
     Half,
     measurement,
+    of_training,
+    seed_of,
+    with_further,
 )
 from headprune_lib.replication.measurements.records import correlation_record, partial_record
 from headprune_lib.replication.measurements.single_heads import one_head
-from headprune_lib.replication.measurements.trainings import of_training, seed_of, with_further
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject, measured_on
@@ -102,11 +104,7 @@ def _of_translator(context: Context, part: str) -> Measured:
         name: values[rows] if name.endswith("_change") else values for name, values in home.items()
     }
     return subject.measured(
-        {
-            "heads": heads,
-            **prefixed("far_", raw),
-            **prefixed("home_", home),
-        },
+        {"heads": heads, **prefixed("far_", raw), **prefixed("home_", home)},
         len(far),
         dataset=f"{profile.translation_far}/{TRANSLATION_TASKS[profile.translation_far].far}",
     )

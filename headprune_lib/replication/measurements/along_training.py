@@ -22,11 +22,7 @@ from headprune_lib.replication.bounds import C5_REMOVED, LEAST_BLEU
 from headprune_lib.replication.measurements.checkpoints import chosen, measured_at, points_of
 from headprune_lib.replication.measurements.curves import Scored, of_losses, of_translations
 from headprune_lib.replication.measurements.effects import sacrebleus_own
-from headprune_lib.replication.measurements.measurement import (
-    Context,
-    Own,
-    measurement,
-)
+from headprune_lib.replication.measurements.measurement import Context, Own, measurement
 from headprune_lib.replication.measurements.records import Resamples
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.order_names import seed_in
@@ -253,10 +249,6 @@ def _slope(
 # --- what it is -----------------------------------------------------------------------------------
 
 
-def _parameters(profile: Profile) -> dict[str, Any]:
-    return {"n_verses": profile.n_verses, "steps": profile.steps}
-
-
 def _parts(profile: Profile, task: str) -> tuple[str, ...]:
     return tuple(f"training {seed}" for seed in profile.trainings(task))
 
@@ -276,7 +268,7 @@ def _own(profile: Profile, part: str) -> Own:
 @measurement(
     "along_training",
     version=3,
-    parameters=_parameters,
+    parameters=["n_verses", "steps"],
     statistics=Statistics(),
     halves=("translation",),
     parts=_parts,

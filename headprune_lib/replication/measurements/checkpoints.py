@@ -130,7 +130,7 @@ def measured_at(subject: TranslationSubject, wanted: Checkpoints, journal: Journ
     """Outcomes of a checkpoint under the masks of every order.
 
     Returns:
-        What :meth:`TranslationSubject.sweep` and :func:`rounded_losses` give; the first ``steps``
+        What :meth:`TranslationSubject.outcomes` and :func:`rounded_losses` give; the first ``steps``
         masks are those of the paper's order (``order``), the further ones are named in ``further``.
         ``each <kind>`` (verses, layer, head) is |dL(x)/dxi_h|.
     """
@@ -143,7 +143,7 @@ def measured_at(subject: TranslationSubject, wanted: Checkpoints, journal: Journ
     }
     further = further_masks(subject, plain, wanted, schedule[_step_at(steps)])
     every, pairs = masks | further, subject.tested(wanted.n_verses)
-    raw = coarse_losses(subject.sweep(pairs, [*every.values()], journal, "pruned"))
+    raw = coarse_losses(subject.outcomes(every, pairs, journal, "pruned"))
     raw |= rounded_losses(subject, pairs, every, journal)
     each = subject.verse_importance(journal)
     return {

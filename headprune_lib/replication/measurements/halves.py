@@ -18,7 +18,7 @@ from headprune_lib.replication.data import (
 from headprune_lib.replication.measurements.measurement import Half, Own
 from headprune_lib.replication.models.encoders import recipe, weights_path
 from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
-from headprune_lib.replication.models.translators import final_recipe, stored_weights
+from headprune_lib.replication.models.translators import full_recipe, stored_weights
 from headprune_lib.replication.profiles import Profile, Published, load_profile
 from headprune_lib.replication.store import Key
 
@@ -131,7 +131,7 @@ class _Translation(_Reading):
         data = [one.registered if registered else one.checksums for one in read]
         trained = profile.translator(task, profile.model_of(task))
         recipes = {
-            f"seed {seed}": final_recipe(task, trained, seed, registered=registered)
+            f"seed {seed}": full_recipe(task, trained, seed, final=True, registered=registered)
             for seed in own.seeds or profile.trainings(task)[:1]
         }
         return data, {}, recipes

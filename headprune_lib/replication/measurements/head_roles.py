@@ -14,7 +14,6 @@ from torch import Tensor
 
 from headprune_lib.attention import Weights, entropies, mass_at, mass_on
 from headprune_lib.criteria.attention import means_over_queries
-from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import Context, measurement
 from headprune_lib.replication.measurements.records import (
     Resamples,
@@ -52,9 +51,7 @@ def head_roles(context: Context) -> Measured:
         found = means_over_queries(eager.model, batches, [*wanted.values()])
         return {name: one["self"].numpy() for name, one in zip(wanted, found, strict=True)}
 
-    (raw,) = run_units(
-        {f"{subject.key} roles of heads": measure}, context.journal, "what heads look at"
-    ).values()
+    (raw,) = subject.compute({"roles of heads": measure}, context.journal, "what heads look at")
     plain = subject.importance(context.journal, normalize=None)["self"].numpy()
     return subject.measured(
         {**raw, "importance": plain},

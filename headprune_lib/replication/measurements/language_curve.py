@@ -17,11 +17,7 @@ from headprune_lib.masking import Head, head_mask, ones_mask
 from headprune_lib.replication.bounds import C8_UP_TO
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.curves import Curves, mean_curves, of_losses, scored
-from headprune_lib.replication.measurements.measurement import (
-    Context,
-    Own,
-    measurement,
-)
+from headprune_lib.replication.measurements.measurement import Context, Own, measurement
 from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.measurements.records import Resamples
 from headprune_lib.replication.measurements.scores import scored_once
@@ -48,9 +44,6 @@ ORDERS = (
     *(IMPORTANCE, PLAIN, "importance reversed", "entropy", RANDOM),
     *(PER_GROUP, WHOLE_GROUPS),
 )
-
-# --- one at a time --------------------------------------------------------------------------------
-
 
 # --- together -------------------------------------------------------------------------------------
 
@@ -190,7 +183,8 @@ def language_curve(context: Context, part: str) -> Measured:
             names.append(f"{part} {name}, {len(cut)} gone")  # two shares may be one number of heads
             masks[names[-1]] = head_mask(subject.model, cut)
             gone.append(len(cut))
-    losses = subject.under(masks, context.journal, f"{context.task}, {part}")
+    title = f"{context.task}, {part}"
+    losses = subject.outcomes(masks, subject.test, context.journal, title)["loss"]
     by_name = dict(zip(masks, losses, strict=True))
     uncut, cuts = losses[0], np.stack([by_name[name] for name in names])
     shape = len(runs), len(settings.shares), -1

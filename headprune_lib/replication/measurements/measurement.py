@@ -21,12 +21,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from headprune_lib.replication.order_names import seed_in
 from headprune_lib.replication.profiles import Finetuning, Profile
 from headprune_lib.replication.store import (
     OUTCOMES,
     Arrays,
     Journal,
     Measured,
+    Outcomes,
+    Part,
     Result,
     prefixed,
     unprefixed,
@@ -145,6 +148,12 @@ class Measurement:
         self.texts = _given(self.texts, "profile", "half", "task")
         self.summary(self.summarise)
 
+    def values_of(self, half: Half, parts: Mapping[str, Part]) -> dict[str, Any]:
+        """What the summary makes of the outcomes of some parts."""
+        outcomes = {name: part.raw for name, part in parts.items()}
+        runs = {name: part.runs for name, part in parts.items()}
+        return self.summarise(half, outcomes, runs, self.statistics[half])
+
     def summary(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Declare, as a decorator, what values follow from the outcomes."""
         self.summarise = _given(function, "half", "outcomes", "runs", "statistics")
@@ -211,3 +220,33 @@ def _given(function: Callable[..., Any], *offered: str) -> Callable[..., Any]:
     given = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in offered]
     call.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]
     return call
+
+
+# --- parts that are named after a training, ``"training 2"``, beside the first one's ---------------------
+
+
+def seed_of(part: str) -> int | None:
+    """The training that a part names; None of the first one's, which names none.
+
+    Raises:
+        ValueError: the name is no training's.
+    """
+    return None if part == OUTCOMES else seed_in(part)
+
+
+def of_training(part: str) -> Own:
+    """What such a part depends on besides: the training."""
+    seed = seed_of(part)
+    return Own(seeds=None if seed is None else (seed,))
+
+
+def with_further(
+    outcomes: Outcomes, summarise: Callable[[Arrays], dict[str, Any]]
+) -> dict[str, Any]:
+    """The first training's summary, and in ``further`` those of others by the names of their parts.
+
+    Where a further training was asked for by itself, ``further`` is all there is.
+    """
+    found = {name: summarise(raw) for name, raw in outcomes.items()}
+    first = found.pop(OUTCOMES, {})
+    return {**first, "further": found} if found else first

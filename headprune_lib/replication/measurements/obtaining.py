@@ -271,8 +271,7 @@ def obtain(
     measurement, half, profile, _ = request
     signatures, key = request.signatures(parts), request.key
     root, command = request.folder(signatures), request.command(parts)
-    statistics = measurement.statistics[half]
-    fingerprint = store.fingerprint(measurement.name, statistics)
+    fingerprint = store.fingerprint(measurement.name, measurement.statistics[half])
     kept = _stored(key, root, command)
     usable = _usable(kept, request, signatures, fresh, root)
     missing = [name for name in signatures if name not in usable]
@@ -301,17 +300,11 @@ def obtain(
                 measured[name].provenance = again(measured[name].provenance, kept.parts[name])
         every = usable | measured
         every = {name: every[name] for name in dict.fromkeys([*signatures, *every])}
-        values = measurement.summarise(
-            half,
-            {name: part.raw for name, part in every.items()},
-            {name: part.runs for name, part in every.items()},
-            statistics,
-        )
         store.save(
             Result(
                 *key,
                 profile=profile.name,
-                values=values,
+                values=measurement.values_of(half, every),
                 statistics=fingerprint,
                 parts=every,
                 **about,
@@ -367,11 +360,7 @@ def _stored(key: Key, root: Path, command: str) -> Result | None:
 
 
 def _usable(
-    kept: Result | None,
-    request: Request,
-    signatures: Mapping[str, dict],
-    fresh: bool,
-    root: Path,
+    kept: Result | None, request: Request, signatures: Mapping[str, dict], fresh: bool, root: Path
 ) -> dict[str, Part]:
     """The stored parts that can stay.
 

@@ -6,6 +6,7 @@ without such arithmetic rounds the same, and is slower, so that a part of the te
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from torch import Tensor
 
 from headprune_lib.ablation import masked_logits
 from headprune_lib.masking import HeadTensors
-from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import Context, measurement
 from headprune_lib.replication.measurements.records import Resamples, correlation_record
 from headprune_lib.replication.measurements.removal import masks_along
@@ -52,24 +52,14 @@ def precision(context: Context) -> Measured:
     names = [f"{share:.0%} masked" for share in SHARES]
     masks = dict(zip(names, masks_along(subject, order, SHARES), strict=True))
     prepared = subject.batches(subject.tested(EXAMPLES))
-    units = run_units(
-        {
-            f"{subject.key} {precision} {name}": lambda mask=mask, half=half: _outcomes(
-                subject, prepared, mask, half
-            )
-            for precision, half in PRECISIONS.items()
-            for name, mask in masks.items()
-        },
-        context.journal,
-        "float32 and bfloat16",
-    )
-    found = {
-        precision: {
-            what: np.stack([units[f"{subject.key} {precision} {name}"][what] for name in masks])
-            for what in ("correct", "answer", "loss")
+    found = {}
+    for name, half in PRECISIONS.items():
+        units = {
+            f"{name} {share}": partial(_outcomes, subject, prepared, mask, half)
+            for share, mask in masks.items()
         }
-        for precision in PRECISIONS
-    }
+        done = subject.compute(units, context.journal, f"masks in {name}")
+        found[name] = {what: np.stack([unit[what] for unit in done]) for what in done[0]}
     alike = found["float32"]["answer"] == found["bfloat16"]["answer"]
     raw: Arrays = {"shares": np.array(SHARES), "scores": scores["float32"]["self"].numpy()}
     raw |= {"scores bfloat16": scores["bfloat16"]["self"].numpy(), "alike bfloat16": alike}
@@ -87,9 +77,8 @@ def importance(subject: EncoderSubject, journal: Journal, precision: str) -> Hea
         with _autocast(subject, enabled=PRECISIONS[precision]):
             return {"self": head_importance(subject.model, batches, normalize=None)["self"].numpy()}
 
-    (unit,) = run_units(
-        {f"{subject.key} I_h in {precision}": measure}, journal, f"importance in {precision}"
-    ).values()
+    title = f"importance in {precision}"
+    (unit,) = subject.compute({f"I_h in {precision}": measure}, journal, title)
     return {"self": torch.from_numpy(unit["self"])}
 
 

@@ -69,12 +69,6 @@ def _measure_translator(
     return measured
 
 
-def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
-    if half == "encoder":
-        return {"n_examples": profile.n_examples, "steps": profile.steps}
-    return {"n_verses": profile.n_verses, "n_headline": profile.n_headline, "steps": profile.steps}
-
-
 def _is_main(profile: Profile, task: str) -> bool:
     """The paper shows all orders, on all test text, for one of its two language pairs."""
     return task == profile.translation_task
@@ -141,10 +135,6 @@ class KindStatistics(Statistics):
     shown: tuple[float, ...] = C4_SHOWN
 
 
-def _kind_parameters(profile: Profile) -> dict[str, Any]:
-    return {"n_verses": profile.n_verses, "steps": profile.steps}
-
-
 def _kind_parts(profile: Profile, task: str) -> tuple[str, ...]:
     orders = (*FEW, *_of_further(profile, task))
     return tuple(f"{kind} {order}" for kind in KINDS for order in orders)
@@ -162,8 +152,11 @@ def _own_of_kind(profile: Profile, half: Half, part: str) -> Own:
 @measurement(
     "pruning_curve",
     version=3,
-    parameters=_parameters,
-    statistics={half: Statistics() for half in HALVES},
+    parameters={
+        "encoder": ["n_examples", "steps"],
+        "translation": ["n_verses", "n_headline", "steps"],
+    },
+    statistics=Statistics(),
     halves=HALVES,
     parts=_parts,
     own=_own,
@@ -217,7 +210,7 @@ def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
 @measurement(
     "pruning_by_kind",
     version=3,
-    parameters=_kind_parameters,
+    parameters=["n_verses", "steps"],
     statistics=KindStatistics(),
     halves=("translation",),
     parts=_kind_parts,

@@ -69,7 +69,7 @@ def recipes(context: Context, part: str) -> Measured:
     """Answers to held-out training examples, and their losses, after a training by the recipe."""
     profile, metric = context.profile, TASKS[context.task].metric
     held_out = tuning.last_examples(profile)
-    _, found = tuning.outcomes(profile, _finetuning(profile, part), held_out, context.journal)
+    found = tuning.outcomes(profile, _finetuning(profile, part), held_out, context.journal)
     raw = {
         "correct": found["correct"],
         "loss": millinats(found["loss"]),

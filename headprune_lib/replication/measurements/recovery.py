@@ -29,6 +29,7 @@ from headprune_lib.replication.measurements.curves import (
     of_translations,
 )
 from headprune_lib.replication.measurements.measurement import (
+    HALVES,
     Context,
     Half,
     Own,
@@ -124,8 +125,7 @@ class _Encoder:
 
     def answers(self, model: nn.Module) -> Arrays:
         """What a score is made of, an entry a test example, and the ``loss`` (n,) in nats."""
-        found = evaluate(model, self.prepared, None)
-        return {"correct": found["correct"], "loss": found["loss"]}
+        return evaluate(model, self.prepared, None)
 
     def again(self, model: nn.Module, way: Way, heads: str) -> nn.Module:
         """A model without some heads, which ``heads`` tells apart, trained again in place."""
@@ -237,12 +237,6 @@ def _lead(asked: Asked, mine: dict[str, _Runs], others: dict[str, _Runs]) -> dic
 # --- what it is -----------------------------------------------------------------------------------
 
 
-def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
-    if half == "encoder":
-        return {"n_examples": profile.n_examples}
-    return {"n_headline": profile.n_headline}
-
-
 def _parts(profile: Profile, half: Half) -> tuple[str, ...]:
     recovery = profile.recovery
     ways = recovery.ways if half == "encoder" else WAYS[:1]
@@ -267,9 +261,9 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
 @measurement(
     "recovery",
     version=1,
-    parameters=_parameters,
-    statistics={"encoder": Resamples(10_000), "translation": Resamples(10_000)},
-    halves=("encoder", "translation"),
+    parameters={"encoder": ["n_examples"], "translation": ["n_headline"]},
+    statistics=Resamples(10_000),
+    halves=HALVES,
     parts=_parts,
     own=_own,
 )

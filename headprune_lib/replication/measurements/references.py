@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import torch
@@ -10,7 +11,6 @@ import torch
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication.data import Texts
-from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.setups import TranslationSubject, forced_batches, forced_groups
 from headprune_lib.replication.store import Arrays, Journal
@@ -18,10 +18,7 @@ from headprune_lib.utils import NO_LABEL, to_device, without_labels
 
 
 def reference_losses(
-    subject: TranslationSubject,
-    pairs: Texts,
-    masks: Mapping[str, HeadTensors],
-    journal: Journal,
+    subject: TranslationSubject, pairs: Texts, masks: Mapping[str, HeadTensors], journal: Journal
 ) -> Arrays:
     """The loss of every reference under every mask, whose name is that of a unit of the journal.
 
@@ -35,18 +32,10 @@ def reference_losses(
         with masked_heads(subject.model, mask):
             return {"loss": forced.losses()}
 
-    units = run_units(
-        {
-            f"{subject.key} loss {name}": lambda mask=mask: measure(mask)
-            for name, mask in masks.items()
-        },
-        journal,
-        "loss of the references",
-    ).values()
-    return {
-        "loss": np.stack([unit["loss"] for unit in units]).astype(float),
-        "pieces": forced.pieces(),
-    }
+    units = {f"loss {name}": partial(measure, mask) for name, mask in masks.items()}
+    done = subject.compute(units, journal, "loss of the references")
+    loss = np.stack([unit["loss"] for unit in done]).astype(float)
+    return {"loss": loss, "pieces": forced.pieces()}
 
 
 def piece_losses(subject: TranslationSubject, pairs: Texts) -> np.ndarray:
@@ -82,10 +71,7 @@ class _Forced:
 
 
 def rounded_losses(
-    subject: TranslationSubject,
-    pairs: Texts,
-    masks: Mapping[str, HeadTensors],
-    journal: Journal,
+    subject: TranslationSubject, pairs: Texts, masks: Mapping[str, HeadTensors], journal: Journal
 ) -> Arrays:
     """The teacher-forced loss of every reference, uncut and under every mask.
 

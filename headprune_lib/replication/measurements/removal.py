@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,7 +13,6 @@ import torch
 from headprune_lib.mask_tuning import tune_mask
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.references import reference_losses
 from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
@@ -65,8 +65,8 @@ def along(
         "shares": np.arange(steps + 1) / steps,
     }
     if pairs is not None:
-        cut = [mask for of_run in masks for mask in of_run[1:]]
-        swept = main.sweep(pairs, cut, journal, f"pruning curve, {title}")
+        cut = dict(enumerate(mask for of_run in masks for mask in of_run[1:]))
+        swept = main.outcomes(cut, pairs, journal, f"pruning curve, {title}")
         return main.measured({**coarse_losses(swept), **raw}, len(pairs))
     curves = [
         subject.curve(of_run, subject.test, journal, f"{title}/{name}")
@@ -106,7 +106,7 @@ def losses_under(
     """(M, n) in nats: of the right answer, or of the reference, in the mean over its pieces."""
     named, rows = _distinct(masks, texts)
     if isinstance(subject, EncoderSubject):
-        return subject.under(named, texts, journal, f"masks, seed {subject.seed}")["loss"][rows]
+        return subject.outcomes(named, texts, journal, f"masks, seed {subject.seed}")["loss"][rows]
     references = reference_losses(subject, texts, named, journal)
     return (references["loss"] / references["pieces"])[rows]
 
@@ -124,7 +124,7 @@ def outcomes_under(
     """
     named, rows = _distinct(masks, texts)
     if isinstance(subject, EncoderSubject):
-        outcomes = subject.under(named, texts, journal, f"masks, seed {subject.seed}")
+        outcomes = subject.outcomes(named, texts, journal, f"masks, seed {subject.seed}")
         return {name: values[rows] for name, values in outcomes.items()}
     loss = losses_under(subject, masks, texts, journal)
     outcomes = _translations(subject, named, texts, journal)
@@ -149,7 +149,7 @@ def _translations(
     new: dict[str, Arrays] = {}
     if missing:
         digest = hashlib.sha256(" ".join(missing).encode()).hexdigest()[:8]
-        raw = subject.sweep(pairs, list(missing.values()), journal, f"masks {digest}")
+        raw = subject.outcomes(missing, pairs, journal, f"masks {digest}")
         for name, change in zip(missing, raw["counts_change"], strict=True):
             new[name] = {
                 "counts": raw["counts_uncut"] + change,
@@ -173,7 +173,7 @@ def tuned(subject: Subject, masks: Sequence[HeadTensors], journal: Journal) -> l
 
     A mask that occurs twice is fitted once.
     """
-    keys = [f"{subject.key} gates {TUNING} {mask_key(mask)}" for mask in masks]
+    named = {f"gates {TUNING} {mask_key(mask)}": mask for mask in masks}
 
     def measure(mask: HeadTensors) -> Arrays:
         if isinstance(subject, TranslationSubject):
@@ -183,18 +183,11 @@ def tuned(subject: Subject, masks: Sequence[HeadTensors], journal: Journal) -> l
         gates = tune_mask(subject.model, mask, batches)
         return {kind: values.float().numpy() for kind, values in gates.items()}
 
-    units = run_units(
-        {
-            key: lambda mask=mask: measure(mask)
-            for key, mask in dict(zip(keys, masks, strict=True)).items()
-        },
-        journal,
-        f"gates, seed {subject.seed}",
-    )
-    return [
-        {kind: torch.from_numpy(units[key][kind]) for kind in mask}
-        for key, mask in zip(keys, masks, strict=True)
-    ]
+    units = {name: partial(measure, mask) for name, mask in named.items()}
+    done = subject.compute(units, journal, f"gates, seed {subject.seed}")
+    found = dict(zip(named, done, strict=True))
+    gates = [found[f"gates {TUNING} {mask_key(mask)}"] for mask in masks]
+    return [{kind: torch.from_numpy(unit[kind]) for kind in unit} for unit in gates]
 
 
 def stored_gates(runs: Sequence[Sequence[HeadTensors]]) -> Arrays:

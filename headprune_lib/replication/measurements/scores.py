@@ -23,7 +23,6 @@ import torch
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements import contrasts
 from headprune_lib.replication.measurements.contrasts import contrast, follow
 from headprune_lib.replication.measurements.measurement import Context, Own, Runs, measurement
@@ -84,11 +83,9 @@ def scores_on(
             lambda: tokens_of(load_tokenizer(subject.profile.model)),
         )
 
-    (unit,) = run_units(
-        {f"{subject.key} {named.key()} on {texts.sha256[:8]}": measure},
-        journal,
-        f"{shown(named.criterion.name).label}, {len(texts)} sentences",
-    ).values()
+    title = f"{shown(named.criterion.name).label}, {len(texts)} sentences"
+    unit_name = f"{named.key()} on {texts.sha256[:8]}"
+    (unit,) = subject.compute({unit_name: measure}, journal, title)
     return {"self": torch.from_numpy(unit["self"])}
 
 

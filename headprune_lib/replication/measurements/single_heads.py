@@ -33,31 +33,17 @@ from headprune_lib.replication.measurements.measurement import (
     Half,
     Own,
     measurement,
+    of_training,
+    seed_of,
+    with_further,
 )
-from headprune_lib.replication.measurements.trainings import of_training, seed_of, with_further
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.models.encoders import compact
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import (
-    UNCUT,
-    EncoderSubject,
-    TranslationSubject,
-    measured_on,
-)
-from headprune_lib.replication.store import (
-    OUTCOMES,
-    Arrays,
-    Journal,
-    Measured,
-    Outcomes,
-    prefixed,
-)
+from headprune_lib.replication.setups import UNCUT, EncoderSubject, TranslationSubject, measured_on
+from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes, prefixed
 from headprune_lib.replication.store.heads import heads_array, heads_in, rows_of
-from headprune_lib.replication.store.verses import (
-    BESIDE,
-    all_counts,
-    mean_losses,
-)
+from headprune_lib.replication.store.verses import BESIDE, all_counts, mean_losses
 from headprune_lib.selection import Head
 
 _OF_CUTS = (
@@ -259,7 +245,7 @@ def _alone(subject: EncoderSubject, heads: np.ndarray, journal: Journal) -> Arra
     """As a sweep, of these heads (layer, head) alone: each is kept as the only one of its layer."""
     masks = all_but_one_masks(subject.model)
     named = {f"only {layer} {head}": masks["self", layer, head] for layer, head in heads.tolist()}
-    found = subject.under(
+    found = subject.outcomes(
         {UNCUT: ones_mask(subject.model), **named},
         subject.test,
         journal,

@@ -58,10 +58,7 @@ def speed(context: Context) -> Measured:
             partial(_of_a_machine, pair, batches, profile, journal, name),
             costly=True,
         )
-        for what, count in (
-            ("parameters", n_parameters),
-            ("attention", attention_parameters),
-        ):
+        for what, count in (("parameters", n_parameters), ("attention", attention_parameters)):
             raw[f"{name}/{what}"] = np.array([count(model) for model in pair.values()])
     raw |= {"batch_sizes": np.array(profile.speed.batch_sizes)}
     return subject.measured(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,8 @@ from headprune_lib.discovery import KINDS
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import Texts, normalise
-from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.curves import Scored, of_translations
-from headprune_lib.replication.measurements.measurement import (
-    Context,
-    Own,
-    measurement,
-)
+from headprune_lib.replication.measurements.measurement import Context, Own, measurement
 from headprune_lib.replication.measurements.records import Resamples, correlation_record
 from headprune_lib.replication.measurements.single_heads import best_heads, one_head
 from headprune_lib.replication.metrics import corpus_bleu, pack, sentence_counts, signature
@@ -94,7 +90,7 @@ def _search_parameters(profile: Profile) -> dict[str, Any]:
 @measurement(
     "quality",
     version=2,
-    parameters=lambda profile: {"n_headline": profile.n_headline},
+    parameters=["n_headline"],
     statistics=QualityStatistics(),
     halves=("translation",),
 )
@@ -106,19 +102,15 @@ def quality(context: Context) -> Measured:
     def translated(beams: int) -> Arrays:
         return {"text": np.array(subject.translator.translate(pairs.sources, beams=beams))}
 
-    units = run_units(
-        {f"{subject.key} beam {beams}": lambda b=beams: translated(b) for beams in BEAMS},
-        context.journal,
-        f"translate, {subject.task}",
-    )
-    texts = (unit["text"] for unit in units.values())
+    units = {f"beam {beams}": partial(translated, beams) for beams in BEAMS}
+    done = subject.compute(units, context.journal, f"translate, {subject.task}")
     return subject.measured(
         {
             "sources": np.array(pairs.sources),
             "references": np.array(pairs.targets),
             "overlap": shared_ngrams(subject.split("train"), pairs),
             "curve": np.array(json.dumps(subject.translator.curve)),
-            **{f"beam {beams}": text for beams, text in zip(BEAMS, texts, strict=True)},
+            **{name: unit["text"] for name, unit in zip(units, done, strict=True)},
         },
         len(pairs),
     )
@@ -187,18 +179,13 @@ def search(context: Context) -> Measured:
             made = subject.translator.translate(pairs.sources, beams=beams)
         return {"counts": pack(sentence_counts(made, pairs.targets))}
 
-    units = run_units(
-        {
-            f"{subject.key} beam {beams} {name}": lambda mask=mask, beams=beams: counted(
-                mask, beams
-            )
-            for name, mask in masks.items()
-            for beams in BEAMS
-        },
-        context.journal,
-        "greedy and beam search",
-    )
-    counts = np.stack([unit["counts"] for unit in units.values()])
+    units = {
+        f"beam {beams} {name}": partial(counted, mask, beams)
+        for name, mask in masks.items()
+        for beams in BEAMS
+    }
+    done = subject.compute(units, context.journal, "greedy and beam search")
+    counts = np.stack([unit["counts"] for unit in done])
     raw = {
         "heads": heads_array([*cut, *alone]),
         "reference_lengths": sentence_counts(pairs.targets, pairs.targets)[:, -1],

@@ -26,6 +26,7 @@ from headprune_lib.replication.measurements.contrasts import (
     values_of,
 )
 from headprune_lib.replication.measurements.measurement import (
+    HALVES,
     Context,
     Half,
     Own,
@@ -51,12 +52,7 @@ from headprune_lib.replication.measurements.removal import (
     tuned,
 )
 from headprune_lib.replication.metrics import MILLINAT, coarse
-from headprune_lib.replication.order_names import (
-    RANDOM,
-    further_training,
-    parse_part,
-    read_name,
-)
+from headprune_lib.replication.order_names import RANDOM, further_training, parse_part, read_name
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
@@ -232,8 +228,8 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     "which_first",
     version=1,
     parameters=_parameters,
-    statistics={"encoder": Statistics(), "translation": Statistics()},
-    halves=("encoder", "translation"),
+    statistics=Statistics(),
+    halves=HALVES,
     parts=_parts,
     own=_own,
 )
@@ -254,15 +250,18 @@ def which_first(context: Context, part: str) -> Measured:
         }
 
     rescored = named.order not in _DRAWN and read_name(named.order).rescored
-    runs = context.settled(["said", "order"], followed, costly=rescored)
+    # of what is scored again nothing is said, which a verification need not take as it is stored
+    settled = context.settled(
+        ["order"] if rescored else ["said", "order"], followed, costly=rescored
+    )
+    runs = {"said": np.array([""]), **settled}
     orders = [heads_in(heads) for heads in runs["order"]]
     shares = COMPARED if named.order == CONTROL else SHARES
     factors, gates = [masks_along(subject, heads, shares) for heads in orders], {}
     if named.tuned:
         masks = factors
         gates = context.settled(
-            ["gates *"],
-            lambda: stored_gates([tuned(subject, of_run, journal) for of_run in masks]),
+            ["gates *"], lambda: stored_gates([tuned(subject, of_run, journal) for of_run in masks])
         )
         factors = [
             factors_along(subject, gates, run, heads, shares) for run, heads in enumerate(orders)

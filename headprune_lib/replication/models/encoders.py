@@ -72,11 +72,7 @@ class Batches:
 
 
 def make_batches(
-    tokenizer,
-    examples: Texts,
-    batch_size: int,
-    max_length: int,
-    order: Sequence[int] | None = None,
+    tokenizer, examples: Texts, batch_size: int, max_length: int, order: Sequence[int] | None = None
 ) -> Batches:
     """Tokenise and batch, sorted by length unless an ``order`` is given; of a pair, both texts.
 
@@ -431,35 +427,20 @@ def projections(model: nn.Module) -> list[str]:
 MOST_HELD_OUT = 1500
 
 
-def last_examples(profile: Profile, n_held_out: int | None = None) -> Texts:
-    """The training examples that a recipe is scored on instead of trained.
+def last_examples(profile: Profile) -> Texts:
+    """A fifth of the training examples, at most 1,500: a recipe is scored on them, not trained.
 
     Pairs are held out as pairs: one of the two texts may be in another that is not.
-
-    Args:
-        n_held_out: how many; a fifth of them, at most 1,500, if not given.
-
-    Raises:
-        ValueError: nothing is left to train on, or nothing to score.
     """
     train = TASKS[profile.task].split("train", profile.data)
-    if n_held_out is None:
-        n_held_out = min(MOST_HELD_OUT, len(train) // 5)
-    if not 0 < n_held_out < len(train):
-        raise ValueError(
-            f"n_held_out is {n_held_out}; give 1 to {len(train) - 1}, for "
-            f"{profile.task} has {len(train)} training examples"
-        )
-    return train.last(n_held_out)
+    return train.last(min(MOST_HELD_OUT, len(train) // 5))
 
 
-def outcomes(
-    profile: Profile, finetuning: Finetuning, held_out: Texts, journal: Journal
-) -> tuple[Finetuning, Arrays]:
+def outcomes(profile: Profile, finetuning: Finetuning, held_out: Texts, journal: Journal) -> Arrays:
     """Fine-tune on all training examples but the last ones, and answer these.
 
     Returns:
-        The recipe with its number of training examples; ``correct`` and ``loss`` (nats), each (n,).
+        ``correct`` and ``loss`` (nats), each (n,).
     """
     n_train = len(TASKS[profile.task].split("train", profile.data)) - len(held_out)
     own = dataclasses.replace(finetuning, n_train=n_train)
@@ -472,4 +453,4 @@ def outcomes(
         return evaluate(model, make_batches(tokenizer, held_out, profile.batch_size, limit), None)
 
     with checkpoints_in(training_folder(trying, wanted)):
-        return own, journal.unit(cached_name(profile.model, wanted), answered)
+        return journal.unit(cached_name(profile.model, wanted), answered)

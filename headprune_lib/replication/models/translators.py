@@ -309,12 +309,7 @@ def token_batches(
 
 
 def full_recipe(
-    task: str,
-    recipe: TranslatorRecipe,
-    seed: int,
-    *,
-    final: bool = False,
-    registered: bool = False,
+    task: str, recipe: TranslatorRecipe, seed: int, *, final: bool = False, registered: bool = False
 ) -> dict:
     """Everything that the weights after an epoch of a training depend on, or the final ones.
 
@@ -342,13 +337,6 @@ def full_recipe(
         "precision": recipe.precision,
         **{n: value for n, value in described.items() if final or n != "averaged_epochs"},
     }
-
-
-def final_recipe(
-    task: str, recipe: TranslatorRecipe, seed: int, *, registered: bool = False
-) -> dict:
-    """Everything that the final weights depend on; ``registered`` as of :func:`full_recipe`."""
-    return full_recipe(task, recipe, seed, final=True, registered=registered)
 
 
 def file_name(task: str, model: str, seed: int) -> str:

@@ -80,8 +80,7 @@ def read_weights(path: Path, recipe: dict) -> dict[str, Tensor] | None:
     except (SafetensorError, ValueError, OSError) as error:
         aside = ", ".join(one.name for one in set_aside(path))
         warnings.warn(
-            f"{path} cannot be used ({error}); set aside as {aside}, trained again",
-            stacklevel=2,
+            f"{path} cannot be used ({error}); set aside as {aside}, trained again", stacklevel=2
         )
         return None
 

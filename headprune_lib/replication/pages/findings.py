@@ -85,10 +85,7 @@ def write_findings() -> list[Path]:
     curve = shown_curve()
     with style():
         picture = plots.as_png(plots.figure3b(curve))
-    files = {
-        readme: f"{before}\n{findings(curve)}\n{after}".encode(),
-        figure: picture,
-    }
+    files = {readme: f"{before}\n{findings(curve)}\n{after}".encode(), figure: picture}
     if orders := collect(measurements.found("which_first")):
         for name, content in leaderboard_files(orders).items():
             files[project_root() / name] = content

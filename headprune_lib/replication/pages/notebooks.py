@@ -101,10 +101,7 @@ def parse_value(text: str) -> Any:
 
 
 def run_notebook(
-    path: str | Path,
-    parameters: Mapping[str, Any] | None = None,
-    output: str | Path | None = None,
-    cwd: str | Path | None = None,
+    path: str | Path, parameters: Mapping[str, Any] | None = None, output: str | Path | None = None
 ) -> Path:
     """Execute a notebook and store it without machine noise, if it ran to its end.
 
@@ -115,7 +112,6 @@ def run_notebook(
             measurement.
         output: where the executed notebook goes; in place by default. What is there stays
             untouched if the run fails.
-        cwd: the working directory of the code; ``notebooks/`` of the project by default.
 
     With parameters that change the result a page of HTML is written beside ``output``.
 
@@ -147,7 +143,7 @@ def run_notebook(
         None,  # written below: papermill itself would leave a failed run in the file
         parameters=parameters,
         kernel_name=KERNEL,
-        cwd=str(cwd or notebooks_root()),
+        cwd=str(notebooks_root()),
         progress_bar=False,
         stderr_file=sys.stderr,  # the measurements' own progress bars
         extra_arguments=["--log-level=ERROR"],  # the kernel's own remarks are no part of them

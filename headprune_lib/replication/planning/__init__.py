@@ -24,12 +24,7 @@ from headprune_lib.replication.models.fairseq import archive_of, converted
 from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.models.translators import stored_weights, training_folder
 from headprune_lib.replication.paths import absolute, models_root, trained_root
-from headprune_lib.replication.planning.probing import (
-    Probe,
-    probe_encoder,
-    probe_translator,
-    told,
-)
+from headprune_lib.replication.planning.probing import Probe, probe_encoder, probe_translator, told
 from headprune_lib.replication.planning.work import training_passes, work_of
 from headprune_lib.replication.profiles import FairseqRecipe, Profile, Published, load_profile
 

@@ -12,6 +12,7 @@ from headprune_lib.replication.store.results import (
     ResultDamaged,
     find,
     load,
+    plain,
     save,
     stored,
 )
@@ -21,7 +22,6 @@ from headprune_lib.replication.store.signature import (
     make_signature,
     provenance,
 )
-from headprune_lib.replication.store.text import plain
 
 __all__ = [
     "OUTCOMES",

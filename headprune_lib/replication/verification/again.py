@@ -22,11 +22,7 @@ from headprune_lib.replication.data import MissingData
 from headprune_lib.replication.measurements import MEASUREMENTS
 from headprune_lib.replication.measurements.halves import HALF_OF, half_of
 from headprune_lib.replication.measurements.measurement import Context
-from headprune_lib.replication.measurements.obtaining import (
-    OtherWeights,
-    results_folder,
-    sha256_of,
-)
+from headprune_lib.replication.measurements.obtaining import OtherWeights, results_folder, sha256_of
 from headprune_lib.replication.models.pretrained import LANGUAGE_MODELS
 from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.profiles import Profile, load_profile
@@ -237,12 +233,7 @@ def measured_again(
 
 
 def _compared(
-    result: Result,
-    name: str,
-    own: list[int],
-    profile: Profile,
-    journal: Journal,
-    rows: _Rows,
+    result: Result, name: str, own: list[int], profile: Profile, journal: Journal, rows: _Rows
 ) -> Iterator[Quantity]:
     """A part beside itself, measured again on some texts."""
     part = result.parts[name]

@@ -19,9 +19,8 @@ from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.measurements import MEASUREMENTS
 from headprune_lib.replication.measurements.halves import half_of
 from headprune_lib.replication.paths import cache_root, project_root
-from headprune_lib.replication.store import Key, Result
+from headprune_lib.replication.store import Key, Result, plain
 from headprune_lib.replication.store.files import replace_files
-from headprune_lib.replication.store.text import plain
 from headprune_lib.replication.verification.again import NotAtHand, found_again, profile_of
 from headprune_lib.replication.verification.compare import Quantity
 
@@ -84,13 +83,8 @@ def check(key: Key, *, drawn_seed: int = 0) -> tuple[Record, list[Quantity]]:
 def values_follow(result: Result) -> Quantity:
     """Whether the stored values are what the statistics make of the stored outcomes."""
     measurement, half = MEASUREMENTS[result.measurement], half_of(result.key)
-    values = measurement.summarise(
-        half,
-        {name: part.raw for name, part in result.parts.items()},
-        {name: part.runs for name, part in result.parts.items()},
-        measurement.statistics[half],
-    )
-    differing = list(differences(result.values, plain(values, "values")))
+    values = plain(measurement.values_of(half, result.parts), "values")
+    differing = list(differences(result.values, values))
     found = "; ".join(differing[:3]) or "the same"
     return Quantity("values", "", found, f"{RELATIVE} of each", not differing)
 

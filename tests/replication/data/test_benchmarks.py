@@ -116,9 +116,7 @@ def test_two_layouts_of_the_same_text_are_one_dataset_and_the_environment_names_
     assert mrpc.checksums() == mrpc.registered
 
 
-def test_the_hub_and_a_folder_give_the_same_examples(tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))  # notes what is fetched
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
+def test_the_hub_and_a_folder_give_the_same_examples(tmp_path, elsewhere, monkeypatch):
     cola, hub = TASKS["cola"], tmp_path / "hub"
     hub.mkdir()
     for split, rows in {

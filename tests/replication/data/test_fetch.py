@@ -6,9 +6,7 @@ import tarfile
 from headprune_lib.replication.data import Archive
 
 
-def test_nothing_is_written_outside_of_the_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))
+def test_nothing_is_written_outside_of_the_folder(tmp_path, elsewhere):
     archive = Archive("model", "https://example.org/model.tar.gz", ("dict.txt", "codes"))
     (tmp_path / "cache" / "archives").mkdir(parents=True)
     with tarfile.open(tmp_path / "cache" / "archives" / "model.tar.gz", "w:gz") as made:

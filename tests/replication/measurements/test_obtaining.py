@@ -137,13 +137,6 @@ def test_no_sentence_scores_and_is_chosen_on(smoke, artifact, given, parts):
 # --- parts ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def places(tmp_path, monkeypatch):
-    for name in ("results", "cache"):
-        monkeypatch.setenv(f"HEADPRUNE_{name.upper()}", str(tmp_path / name))
-    return tmp_path / "results" / "smoke" / "noted"
-
-
 class Noted:
     """A measurement that notes which parts it measures, and how often it summarises."""
 
@@ -178,7 +171,7 @@ class Noted:
         return len(self.measured), self.summarised
 
 
-def test_a_part_is_measured_once_a_signature_and_summarised_once_a_statistic(places):
+def test_a_part_is_measured_once_a_signature_and_summarised_once_a_statistic(elsewhere):
     m = Noted()
     first = m.obtain()
     assert first.values == {OUTCOMES: [0.666667, 0.999999]}
@@ -197,7 +190,7 @@ def test_a_part_is_measured_once_a_signature_and_summarised_once_a_statistic(pla
         assert later.provenance["first_measured"] == first.provenance["date"]
 
 
-def test_a_new_part_leaves_the_others_alone_unless_it_is_of_other_examples(places):
+def test_a_new_part_leaves_the_others_alone_unless_it_is_of_other_examples(elsewhere):
     m, two = Noted(), ("importance", "random")
     before = m.obtain(*two)
     after = m.obtain("confidence")
@@ -213,7 +206,7 @@ def test_a_new_part_leaves_the_others_alone_unless_it_is_of_other_examples(place
     assert list(other.parts) == ["importance"], "they cannot be compared, example by example"
 
 
-def test_what_another_process_stored_meanwhile_stays(places):
+def test_what_another_process_stored_meanwhile_stays(elsewhere):
     m, other = Noted(), Noted()
     measure, summarise = m.measure, m.summarise
 
@@ -235,7 +228,7 @@ def test_what_another_process_stored_meanwhile_stays(places):
     m.measure, m.summarise = measure, slowly_summarised
     m.obtain("a")
     second.join()
-    stored = load(Key("noted", "synthetic", "tiny"), places.parent)
+    stored = load(Key("noted", "synthetic", "tiny"), elsewhere / "results" / "smoke")
     assert set(stored.parts) == set(stored.values) == {"a", "b", "importance", "random"}
 
 

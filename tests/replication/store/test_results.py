@@ -22,8 +22,8 @@ from headprune_lib.replication.store import (
     load,
     make_signature,
     plain,
+    results,
     save,
-    text,
 )
 from headprune_lib.replication.store.files import npz_arrays, npz_bytes
 
@@ -42,11 +42,7 @@ SIGNATURE = make_signature(*INPUTS.values())
 RAW = {"right": np.array([[1, 0], [1, 1]], np.int8), "loss": np.array([0.1, np.inf])}
 
 
-@pytest.fixture(autouse=True)
-def folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def part(raw):
@@ -91,13 +87,13 @@ json_values = st.recursive(
 @given(json_values)
 def test_layout_is_strict_json_and_shortening_happens_once(value):
     short = plain(value)
-    laid_out = text.layout(short)
+    laid_out = results.layout(short)
 
     def reject(word):
         raise AssertionError(f"{word} is not JSON")
 
     assert json.loads(laid_out, parse_constant=reject) == short
-    assert text.layout(plain(json.loads(laid_out))) == laid_out
+    assert results.layout(plain(json.loads(laid_out))) == laid_out
 
 
 def test_a_signature_ignores_order_and_sees_every_part():
@@ -118,9 +114,9 @@ def test_a_signature_ignores_order_and_sees_every_part():
 # --- files ----------------------------------------------------------------------------------------
 
 
-def test_what_is_saved_is_found_and_loaded(folders):
+def test_what_is_saved_is_found_and_loaded(elsewhere):
     path = save(example())
-    assert path == folders / "results" / "one_head" / "reviews.m.json"
+    assert path == elsewhere / "results" / "one_head" / "reviews.m.json"
     back = load(KEY)
     assert back.parts[OUTCOMES].signature == SIGNATURE
     assert back.values["heads"][0]["interval"] == [-0.1, 0.2]
@@ -132,7 +128,7 @@ def test_what_is_saved_is_found_and_loaded(folders):
     save(example(task="tweets", parts={"importance": part(RAW), "random order": part({})}))
     save(example(measurement="speed"))
     tweets = Key("one_head", "tweets", "m")
-    assert names(folders / "results" / "one_head") == [
+    assert names(elsewhere / "results" / "one_head") == [
         *("reviews.m.json", "reviews.m.outcomes.npz"),
         *("tweets.m.importance.npz", "tweets.m.json", "tweets.m.random-order.npz"),
     ]
@@ -189,7 +185,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_damage_is_named_and_set_aside(kind, folders):
+def test_damage_is_named_and_set_aside(kind, elsewhere):
     suffix, damage = DAMAGE[kind]
     command = "headprune reproduce one_head"
     for number in (1, 2):
@@ -206,7 +202,7 @@ def test_damage_is_named_and_set_aside(kind, folders):
     aside += ["reviews.m.outcomes.npz"] * (kind in ("truncated npz", "another npz"))
     left = ["reviews.m.json"] * (suffix == ".npz")  # a damaged part goes alone
     wanted = [*left, *(f"{name}.damaged-{n}" for name in aside for n in (1, 2))]
-    assert names(folders / "results") == sorted(wanted)
+    assert names(elsewhere / "results") == sorted(wanted)
 
 
 def test_a_result_is_read_without_its_outcomes_and_again_when_it_changes(monkeypatch):
@@ -242,12 +238,12 @@ def fail(monkeypatch, name, time_, error):
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 @pytest.mark.parametrize(("name", "time_"), [(n, t) for n in ("fsync", "replace") for t in (1, 2)])
-def test_a_failed_write_leaves_the_old_pair_or_nothing(name, time_, error, monkeypatch, folders):
+def test_a_failed_write_leaves_the_old_pair_or_nothing(name, time_, error, monkeypatch, elsewhere):
     with monkeypatch.context() as patch:
         calls = fail(patch, name, time_, error)
         with pytest.raises(type(error)):
             save(example())
-    assert len(calls) == time_ and names(folders) == []
+    assert len(calls) == time_ and names(elsewhere) == []
     path = save(example())
     before = path.read_bytes(), npz(path).read_bytes()
     calls = fail(monkeypatch, name, time_, error)
@@ -255,7 +251,7 @@ def test_a_failed_write_leaves_the_old_pair_or_nothing(name, time_, error, monke
         save(example(raw={"right": np.ones(3)}, dataset="other"))
     assert len(calls) == time_, "the failure must have been reached"
     assert (path.read_bytes(), npz(path).read_bytes()) == before
-    assert names(folders / "results") == ["reviews.m.json", "reviews.m.outcomes.npz"]
+    assert names(elsewhere / "results") == ["reviews.m.json", "reviews.m.outcomes.npz"]
 
 
 # --- journal --------------------------------------------------------------------------------------

@@ -98,10 +98,7 @@ def kept_by_model(
 
 _LOWEST = 20
 """Share kept (%) at which the panel ends."""
-_KEPT = {
-    True: "kept above chance, mean over 0 to 50% removed (%)",
-    False: "kept above chance (%)",
-}
+_KEPT = {True: "kept above chance, mean over 0 to 50% removed (%)", False: "kept above chance (%)"}
 """Of what fits: a wide layout or a narrow one."""
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from headprune_lib.replication.claims.kept import HEADS
 from headprune_lib.replication.claims.rules import share_judged
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.along_training import translating
@@ -40,6 +39,7 @@ from headprune_lib.replication.pages.tables.markup import NOT_MEASURED, shown_or
 from headprune_lib.replication.paper import ARTIFACTS
 from headprune_lib.replication.published import (
     bert_curve,
+    bert_steps,
     independent_curves,
     paper,
     published_share,
@@ -114,13 +114,9 @@ def bert_by_others(axes: Axes, task: str) -> None:
     """BERT-base's score by importance, on a task of the paper that others measured again."""
     if (curve := bert_curve(task)) is None:
         return
-    axes.plot(
-        100 * np.array([0, *curve["heads_removed"]]) / HEADS,
-        100 * np.array([curve["base"], *curve["score"]]),
-        ":",
-        color=GREY,
-        label="BERT-base, measured by others",
-    )
+    shares, scores = bert_steps(curve)
+    label = "BERT-base, measured by others"
+    axes.plot(100 * shares, 100 * scores, ":", color=GREY, label=label)
 
 
 _LINES = ("-", "--", ":", "-.")

@@ -341,10 +341,10 @@ def pruning_axes(axes: Axes, score: str, removed: str = "% of all") -> None:
     )
 
 
-def as_png(figure: Figure, dpi: int = 110) -> bytes:
+def as_png(figure: Figure) -> bytes:
     """The figure as a PNG file of 256 colours; the same bytes each time."""
     drawn, file = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=dpi, facecolor="white")
+    figure.savefig(drawn, format="png", dpi=110, facecolor="white")
     plt.close(figure)
     with Image.open(drawn) as image:
         # takes the ends of a colour bar into the palette, few pixels as they are

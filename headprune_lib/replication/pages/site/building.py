@@ -17,20 +17,26 @@ import pandas as pd
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 
-from headprune_lib.replication import store
+from headprune_lib.replication import measurements, store
 from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.claims.verdict import COMBINING, Verdict
+from headprune_lib.replication.pages.display import show_figure
 from headprune_lib.replication.pages.frames import frame, step_at
+from headprune_lib.replication.pages.plots.paper import figure3b
 from headprune_lib.replication.pages.site.answer import all_results, answer, how_sure, tally, title
 from headprune_lib.replication.pages.site.cards import cards_html
 from headprune_lib.replication.pages.site.removal import (
+    MEASURED,
     SHOWN_SHARE,
     first_shown,
     removal_data,
-    still_svg,
 )
-from headprune_lib.replication.pages.site.results import FILE, results_table, searched_html
-from headprune_lib.replication.pages.site.status import status_table
+from headprune_lib.replication.pages.site.results import (
+    FILE,
+    results_table,
+    searched_html,
+    status_table,
+)
 from headprune_lib.replication.pages.site.summary import summary_html
 from headprune_lib.replication.pages.tables.markup import as_html
 from headprune_lib.replication.pages.tables.verdicts import (
@@ -40,6 +46,7 @@ from headprune_lib.replication.pages.tables.verdicts import (
 )
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.store import Result
+from headprune_lib.replication.titles import setting
 
 PICTURE = "figure3b.png"
 """The picture that other sites show with a link, in ``_static``: the README's, which is committed."""
@@ -285,20 +292,27 @@ def verdicts() -> tuple[Verdict, ...]:
 
 
 def explorer_html() -> str:
-    """The picture that can be moved, its data and its script in the page, and the same one still.
+    """The picture that can be moved, its data and its script in the page, and a still one.
 
-    Both are in the page itself: a browser loads neither a module nor JSON from ``file://``.
+    All are in the page itself: a browser loads neither a module nor JSON from ``file://``. The still
+    one stands where no script runs.
     """
-    data = removal_data()
+    results = measurements.found(*MEASURED)
+    data = removal_data(results)
     entry = first_shown(data)
     step = step_at(data[entry]["shares"], SHOWN_SHARE)
     state = {"data": data, "chosen": {"entry": entry, "order": 0, "step": step}}
     # "</" would end the element that holds it
     content = json.dumps(state, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
     module = (project_root() / EXPLORER).read_text("utf-8")
+    caption = (
+        f"{setting(results[entry])}: the score as heads are removed together. With scripts, the picture "
+        "here also shows which heads go."
+    )
+    still = show_figure("Figure 3", caption, figure3b, results[entry]).data
     return f"""<div id="removal" class="removal">
 <div id="explorer" class="explorer"></div>
-<div class="still">{still_svg(data[entry])}</div>
+<div class="still">{still}</div>
 </div>
 <script type="application/json" id="explorer-data">{content}</script>
 <script type="module">{module}{_START}</script>"""

@@ -241,15 +241,13 @@ def agreement_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
 class Pair:
     """I_h of one model after its first fine-tunings on two tasks, normalised by layer.
 
-    ``importance`` is of shape (2, heads). ``fifth`` is how many heads the least important fifth
-    has, ``common`` how many of them are the same, ``by_chance`` how many would be in orders drawn
-    at random.
+    ``importance`` is of shape (2, heads). ``common`` is how many heads of the least important fifth
+    are the same, ``by_chance`` how many would be in orders drawn at random.
     """
 
     model: str
     tasks: tuple[str, str]
     importance: np.ndarray
-    fifth: int
     common: int
     by_chance: float
 
@@ -275,7 +273,6 @@ def pairs_of_tasks(curves: Mapping[str, Result]) -> list[Pair]:
                 one.model,
                 (one.task, two.task),
                 np.stack([side["self"].flatten().numpy() for side in (x, y)]),
-                len(least[0]),
                 len(least[0] & least[1]),
                 len(least[0]) ** 2 / heads,
             )

@@ -318,7 +318,7 @@ def bench_table(path: Path) -> pd.DataFrame:
     ratios = [f"ratio (quartiles){_on(run, runs)}" for run in runs] or ["ratio (quartiles)"]
     columns = ["time of", "over the time of", *ratios, "floor", "target", "met"]
     timed = [{(row["what"], row["reference"]): row for row in run["rows"]} for run in runs]
-    rows, paces = [], []
+    rows = []
     for what in dict.fromkeys(name for one in timed for name in one):
         found = [one.get(what) for one in timed]
         there = [row for row in found if row is not None]
@@ -334,18 +334,9 @@ def bench_table(path: Path) -> pd.DataFrame:
                 _told(_met(row) for row in there),
             )
         )
-        paces.append(_pace(there[0]))
     table = pd.DataFrame(rows, columns=columns)
     table.attrs["prose"] = True  # two columns of words
-    if any(paces):
-        table["each a second"] = paces
     return table
-
-
-def _pace(row: dict) -> str:
-    if not (n := row.get("n")):
-        return ""
-    return f"{n / row['seconds']:.3g}, {n / row['reference_seconds']:.3g}"
 
 
 def _on(run: dict, runs: list[dict]) -> str:

@@ -117,20 +117,20 @@ def test_every_stored_curve_can_be_chosen(site, browser):
     assert len(seen) == now["last"]
 
 
-def test_without_scripts_and_on_paper_the_picture_is_still(site, browser):
+def test_there_is_a_picture_without_scripts_and_on_paper(site, browser):
     shown = "getComputedStyle(document.querySelector('.removal .{}')).display"
     browser.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
         browser.visit((site / FRONT).as_uri(), script="''")
-        assert browser.value(shown.format("still")) != "none"
+        assert browser.value(shown.format("still svg")) != "none"
     finally:
         browser.call("Emulation.setScriptExecutionDisabled", value=False)
     browser.visit((site / FRONT).as_uri(), script=settled(READ))
     assert browser.value(shown.format("still")) == "none"
     browser.call("Emulation.setEmulatedMedia", media="print")
     try:
-        assert browser.value(shown.format("still")) != "none"
-        assert browser.value(shown.format("explorer")) == "none"
+        assert browser.value(shown.format("pictures svg.chart")) != "none"
+        assert browser.value(shown.format("choices")) == "none"
     finally:
         browser.call("Emulation.setEmulatedMedia", media="")
 
