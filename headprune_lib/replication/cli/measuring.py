@@ -12,7 +12,9 @@ import typer
 from headprune_lib.cli.app import app, refuse, short, user_errors
 from headprune_lib.messages import one_line
 from headprune_lib.replication.cli.options import (
+    IN_CHECKOUT,
     PANEL,
+    WITH_FOLDERS,
     Data,
     DeviceName,
     ProfileName,
@@ -54,7 +56,7 @@ ModelName = Annotated[
 HOW_MUCH = "How much is measured"
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(cls=IN_CHECKOUT, rich_help_panel=PANEL)
 def reproduce(
     artifact: Artifact,
     profile: ProfileName = "default",
@@ -197,7 +199,7 @@ def _tell(artifact: str, result: Result, path: Path, before: Sequence[str] = ())
         typer.echo(line)
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(cls=IN_CHECKOUT, rich_help_panel=PANEL)
 def verify(
     artifact: Annotated[
         str,
@@ -282,7 +284,7 @@ def _show(quantities: Sequence[Quantity]) -> None:
     typer.echo(pd.DataFrame(rows, columns=columns).to_string(index=False))
 
 
-@app.command("bench", hidden=True)
+@app.command("bench", cls=IN_CHECKOUT, hidden=True)
 def run_bench(
     half: Annotated[str, typer.Argument(help="encoder, criteria, sweeps or onnx.")] = "encoder",
     profile: ProfileName = "default",
@@ -319,7 +321,7 @@ def run_bench(
     typer.echo(f"written to {short(target)}")
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(cls=WITH_FOLDERS, rich_help_panel=PANEL)
 def plan(
     profile: Annotated[str, typer.Argument(help="smoke, default, base or paper.")] = "paper",
     only: Annotated[
