@@ -246,8 +246,10 @@ def at_scheduler(address: str) -> Iterator[Cluster]:
 
     Raises:
         OSError: nothing answers there.
-        ValueError: not an address.
+        ValueError: not an address, or no such file.
     """
+    if address.endswith(".json") and not Path(address).is_file():  # which Dask would wait for
+        raise ValueError(f"no file {address} of a scheduler; start one, or give its address")
     where = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
     with closing(Cluster(partial(distributed.Client, **where))) as cluster:
         yield cluster

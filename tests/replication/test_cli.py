@@ -111,6 +111,10 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
                 ("reproduce table1 --n-examples 5", "does not depend on --n-examples"),
                 ("reproduce figure1b --device cdua", "unknown device 'cdua': did you mean cuda"),
                 ("train --device meta", "no device 'meta' here"),
+                ("reproduce figure1b --seed -1", "seeds.0 is -1; give at least 0"),
+                ("plan --data nowhere", "nowhere to read text from; give another, or hub"),
+                ("reproduce table4 --scheduler no.json", "no file no.json of a scheduler"),
+                ("bench --output pyproject.toml/b.json", "pyproject.toml cannot be written to"),
                 ("fairseq-iwslt nowhere out", "fairseq-preprocess"),
                 (
                     "reproduce figure2b --profile smoke --task synthetic-words",

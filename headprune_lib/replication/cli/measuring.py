@@ -306,15 +306,17 @@ def run_bench(
     from headprune_lib.replication.paths import bench_path
     from headprune_lib.replication.profiles import load_profile
     from headprune_lib.replication.store import computing_on, provenance
+    from headprune_lib.replication.store.files import check_writable
 
     started = time.monotonic()
     with user_errors():
         settings = load_profile(profile)
+        target = output or bench_path(half, settings.folder)
+        check_writable(target.parent)
         rows = bench(half, settings, n_sentences=n_sentences, rounds=rounds)
     command = (
         f"headprune bench {half} --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
     )
-    target = output or bench_path(half, settings.folder)
     devices = [computing_on(settings.device_here)]
     store_run(target, rows, provenance(command, time.monotonic() - started, devices))
     typer.echo(bench_table(target).to_string(index=False))

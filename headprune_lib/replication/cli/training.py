@@ -31,9 +31,9 @@ def train(
         ),
     ] = None,
     profile: ProfileName = "default",
-    seed: Annotated[int | None, typer.Option(help="One seed; all of the profile if left out.")] = (
-        None
-    ),
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="One seed; all of the profile if left out.")
+    ] = (None),
     data: Data = None,
     device: DeviceName = None,
     retrain: Annotated[bool, typer.Option("--retrain", help="Even if weights are stored.")] = False,
