@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from headprune_lib.replication.engine import Unit
+from headprune_lib.replication.engine import Unit, turn_passed
 from headprune_lib.replication.store.files import Arrays
 from headprune_lib.replication.store.journal import Journal, UnitsFailed
 
@@ -58,9 +58,12 @@ class Cluster:
     def __init__(self, connect: Callable[..., distributed.Client]):
         self._connect = connect
         self._client = connect(timeout=_CONNECT)
+        self._left = False
+        self._said = 0.0  # when it was last said that no worker is there
 
     def close(self) -> None:
         """Leave the cluster; what others compute there goes on."""
+        self._left = True
         self._client.close()
 
     def everywhere(self, function: Callable[[str], Any], argument: str) -> list[Any]:
@@ -100,9 +103,9 @@ class Cluster:
     ) -> Iterator[tuple[str, Arrays]]:
         left, lost = dict(units), 0
         while left:
-            sent, shared = _pickled(left)
-            kept = {number: self._client.scatter(each) for number, each in shared.items()}
-            before, submit = len(left), partial(self._client.submit, retries=_RETRIES, pure=False)
+            client, (sent, shared) = self._client, _pickled(left)
+            kept = {number: client.scatter(each) for number, each in shared.items()}
+            before, submit = len(left), partial(client.submit, retries=_RETRIES, pure=False)
             # Two runs of a measurement give a task the same name: the scheduler computes it once.
             group = f"{journal.folder}{alone}"
             futures = {
@@ -129,27 +132,33 @@ class Cluster:
                 future.release()  # the scheduler may forget the outcome, or the failure
             if left:
                 lost = lost + 1 if len(left) == before else 1
-                if lost > _LOST:
+                if lost > _LOST or self._left:
                     raise OSError(
                         f"the scheduler was lost {lost} times in turn; the units that are done are "
                         f"kept in {journal.folder}"
                     )
-                self._client.close()
-                self._client = self._connect(timeout=_RECONNECT)
+                if client is self._client:  # else other units that were lost with it came before
+                    client.close()
+                    self._client = self._connect(timeout=_RECONNECT)
 
     def _finished(self, futures: list[distributed.Future]) -> Iterator[distributed.Future]:
         """Futures as they are done; while no worker is connected, that is said."""
-        done = threading.Event()
+        done, client, finished = threading.Event(), self._client, distributed.as_completed(futures)
 
         def watch() -> None:
             while not done.wait(_SILENT):
-                if not self._client.scheduler_info(n_workers=-1)["workers"]:
+                workers, now = client.scheduler_info(n_workers=-1)["workers"], time.monotonic()
+                if not workers and now - self._said > _SILENT / 2:
+                    self._said = now
                     sys.stderr.write("waiting for workers: 0 connected\n")
 
         watching = threading.Thread(target=watch, daemon=True)
         watching.start()
         try:
-            yield from distributed.as_completed(futures)
+            for _ in futures:
+                with turn_passed():
+                    future = next(finished)
+                yield future
         finally:
             done.set()
 

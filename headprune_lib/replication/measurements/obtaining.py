@@ -9,6 +9,7 @@ import shlex
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import yaml
 
 from headprune_lib.replication import store
 from headprune_lib.replication.data import own_text
-from headprune_lib.replication.engine import everywhere
+from headprune_lib.replication.engine import everywhere, side_by_side
 from headprune_lib.replication.measurements.halves import HALF_OF
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement
 from headprune_lib.replication.models.weights import sha256_of
@@ -290,8 +291,9 @@ def obtain(
         check_writable(key.path(root).parent, folder)
         begin(missing)
     measured = {}
-    for name in missing:
-        measured[name], about = _measured(request, name, signatures[name], journal, command)
+    measures = [partial(_measured, request, n, signatures[n], journal, command) for n in missing]
+    for name, (part, about_part) in zip(missing, side_by_side(measures), strict=True):
+        measured[name], about = part, about_part
     # Another process may have stored parts since, or be about to: nobody else stores this result
     # between our reading it again and our having saved it.
     with locked(key.path(root)):
