@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import logging
 import pickle
+import signal
 import sys
 import threading
 import time
@@ -231,6 +232,11 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def dask_setup(_worker: Any) -> None:
+    """Called by Dask in each of the processes below: Ctrl-C reaches them, but is for the client."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @contextmanager
 def local_processes(n: int) -> Iterator[Cluster]:
     """``n`` processes of one thread each on this machine; one that dies is started again.
@@ -240,7 +246,7 @@ def local_processes(n: int) -> Iterator[Cluster]:
     """
     if n < 1:
         raise ValueError(f"--workers is {n}; give at least 1")
-    quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+    quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL + 1, "preload": __name__}
     with (
         dask.config.set(_KEEPS_MEMORY),
         distributed.LocalCluster(n_workers=n, threads_per_worker=1, **quiet) as processes,
