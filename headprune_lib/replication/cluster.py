@@ -24,6 +24,9 @@ from typing import Any
 
 import torch
 
+# What units need, too: a worker imports this module before all else, and two of its threads cannot
+# import transformers at once.
+from headprune_lib.replication import measurements  # noqa: F401
 from headprune_lib.replication.engine import Unit, turn_passed
 from headprune_lib.replication.store.files import Arrays
 from headprune_lib.replication.store.journal import Journal, UnitsFailed
@@ -69,7 +72,7 @@ class Cluster:
 
     def everywhere(self, function: Callable[[str], Any], argument: str) -> list[Any]:
         """What a function returns in each worker; of those that answer."""
-        found = self._client.run(function, argument, on_error="ignore")
+        found = self._client.run(_called, function, argument, on_error="ignore")
         return list(found.values())
 
     def compute(
@@ -206,6 +209,11 @@ def _compute(
         torch.set_num_threads(distributed.get_worker().state.nthreads)
         unit, started = _Unpickler(content, kept).load(), time.perf_counter()
         return Journal(Path(folder)).unit(key, unit), time.perf_counter() - started
+
+
+def _called(function: Callable[[str], Any], argument: str) -> Any:
+    """On a worker: what a function returns."""
+    return function(argument)
 
 
 def _outcome(future: distributed.Future, key: str, unit: Unit, journal: Journal) -> Arrays | None:
