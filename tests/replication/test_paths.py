@@ -26,9 +26,6 @@ def test_without_a_checkout_nothing_is_read_or_written_beside_the_package(tmp_pa
             folder()
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
     assert paths.results_root() == tmp_path  # a folder that is named needs no checkout
-    monkeypatch.setenv("HEADPRUNE_ROOT", str(tmp_path))
-    with pytest.raises(paths.MissingCheckout, match="no checkout of headprune: it has no _toc.yml"):
-        paths.project_root()
 
 
 @pytest.mark.usefixtures("installed")
@@ -64,7 +61,6 @@ def test_a_command_that_needs_a_checkout_says_so_at_once(tmp_path, monkeypatch):
     words = [sys.executable, "-c", WITHOUT_TORCH, *lines]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     told = done.stderr.splitlines()
-    assert len(told) == 10 and {line.partition(" is ")[0] for line in told} == {
-        "headprune: HEADPRUNE_ROOT"
-    }
+    said = f"headprune: HEADPRUNE_ROOT is {tmp_path}, which is no checkout of headprune: it has no "
+    assert len(told) == 10 and all(line.startswith(said) for line in told)
     assert done.stdout.splitlines()[:10] == ["2"] * 10 and done.stdout.endswith("\n0\n")
