@@ -58,6 +58,8 @@ def test_a_command_that_needs_a_checkout_says_so_at_once(tmp_path, monkeypatch):
     lines = "reproduce table4", "results", "verify all", "bench", "run 01", "open 01", "findings"
     lines += "plan smoke", "train", "gpu", "reproduce --help"
     monkeypatch.setenv("HEADPRUNE_ROOT", str(tmp_path))
+    for name in ("RESULTS", "MODELS"):
+        monkeypatch.delenv(f"HEADPRUNE_{name}", raising=False)
     words = [sys.executable, "-c", WITHOUT_TORCH, *lines]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     told = done.stderr.splitlines()
