@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import logging
 import pickle
+import signal
 import sys
 import threading
 import time
@@ -23,7 +24,10 @@ from typing import Any
 
 import torch
 
-from headprune_lib.replication.engine import Unit
+# What units need, too: a worker imports this module before all else, and two of its threads cannot
+# import transformers at once.
+from headprune_lib.replication import measurements  # noqa: F401
+from headprune_lib.replication.engine import Unit, turn_passed
 from headprune_lib.replication.store.files import Arrays
 from headprune_lib.replication.store.journal import Journal, UnitsFailed
 
@@ -58,14 +62,17 @@ class Cluster:
     def __init__(self, connect: Callable[..., distributed.Client]):
         self._connect = connect
         self._client = connect(timeout=_CONNECT)
+        self._left = False
+        self._said = 0.0  # when it was last said that no worker is there
 
     def close(self) -> None:
         """Leave the cluster; what others compute there goes on."""
+        self._left = True
         self._client.close()
 
     def everywhere(self, function: Callable[[str], Any], argument: str) -> list[Any]:
         """What a function returns in each worker; of those that answer."""
-        found = self._client.run(function, argument, on_error="ignore")
+        found = self._client.run(_called, function, argument, on_error="ignore")
         return list(found.values())
 
     def compute(
@@ -100,9 +107,9 @@ class Cluster:
     ) -> Iterator[tuple[str, Arrays]]:
         left, lost = dict(units), 0
         while left:
-            sent, shared = _pickled(left)
-            kept = {number: self._client.scatter(each) for number, each in shared.items()}
-            before, submit = len(left), partial(self._client.submit, retries=_RETRIES, pure=False)
+            client, (sent, shared) = self._client, _pickled(left)
+            kept = {number: client.scatter(each) for number, each in shared.items()}
+            before, submit = len(left), partial(client.submit, retries=_RETRIES, pure=False)
             # Two runs of a measurement give a task the same name: the scheduler computes it once.
             group = f"{journal.folder}{alone}"
             futures = {
@@ -129,27 +136,33 @@ class Cluster:
                 future.release()  # the scheduler may forget the outcome, or the failure
             if left:
                 lost = lost + 1 if len(left) == before else 1
-                if lost > _LOST:
+                if lost > _LOST or self._left:
                     raise OSError(
                         f"the scheduler was lost {lost} times in turn; the units that are done are "
                         f"kept in {journal.folder}"
                     )
-                self._client.close()
-                self._client = self._connect(timeout=_RECONNECT)
+                if client is self._client:  # else other units that were lost with it came before
+                    client.close()
+                    self._client = self._connect(timeout=_RECONNECT)
 
     def _finished(self, futures: list[distributed.Future]) -> Iterator[distributed.Future]:
         """Futures as they are done; while no worker is connected, that is said."""
-        done = threading.Event()
+        done, client, finished = threading.Event(), self._client, distributed.as_completed(futures)
 
         def watch() -> None:
             while not done.wait(_SILENT):
-                if not self._client.scheduler_info(n_workers=-1)["workers"]:
+                workers, now = client.scheduler_info(n_workers=-1)["workers"], time.monotonic()
+                if not workers and now - self._said > _SILENT / 2:
+                    self._said = now
                     sys.stderr.write("waiting for workers: 0 connected\n")
 
         watching = threading.Thread(target=watch, daemon=True)
         watching.start()
         try:
-            yield from distributed.as_completed(futures)
+            for _ in futures:
+                with turn_passed():
+                    future = next(finished)
+                yield future
         finally:
             done.set()
 
@@ -198,6 +211,11 @@ def _compute(
         return Journal(Path(folder)).unit(key, unit), time.perf_counter() - started
 
 
+def _called(function: Callable[[str], Any], argument: str) -> Any:
+    """On a worker: what a function returns."""
+    return function(argument)
+
+
 def _outcome(future: distributed.Future, key: str, unit: Unit, journal: Journal) -> Arrays | None:
     """What a worker found, from the journal where its file is seen; None if it went with the worker.
 
@@ -222,6 +240,11 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def dask_setup(_worker: Any) -> None:
+    """Called by Dask in each of the processes below: Ctrl-C reaches them, but is for the client."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @contextmanager
 def local_processes(n: int) -> Iterator[Cluster]:
     """``n`` processes of one thread each on this machine; one that dies is started again.
@@ -231,7 +254,7 @@ def local_processes(n: int) -> Iterator[Cluster]:
     """
     if n < 1:
         raise ValueError(f"--workers is {n}; give at least 1")
-    quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+    quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL + 1, "preload": __name__}
     with (
         dask.config.set(_KEEPS_MEMORY),
         distributed.LocalCluster(n_workers=n, threads_per_worker=1, **quiet) as processes,
@@ -246,8 +269,10 @@ def at_scheduler(address: str) -> Iterator[Cluster]:
 
     Raises:
         OSError: nothing answers there.
-        ValueError: not an address.
+        ValueError: not an address, or no such file.
     """
+    if address.endswith(".json") and not Path(address).is_file():  # which Dask would wait for
+        raise ValueError(f"no file {address} of a scheduler; start one, or give its address")
     where = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
     with closing(Cluster(partial(distributed.Client, **where))) as cluster:
         yield cluster

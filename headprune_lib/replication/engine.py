@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, TypeVar
 
 from tqdm import tqdm
@@ -20,6 +22,7 @@ Unit = Callable[[], Arrays]
 
 T = TypeVar("T")
 _cluster: ContextVar[Cluster | None] = ContextVar("_cluster", default=None)
+_turn: ContextVar[threading.Lock | None] = ContextVar("_turn", default=None)
 
 
 @contextmanager
@@ -36,6 +39,50 @@ def everywhere(function: Callable[[str], T], argument: str) -> list[T]:
     """What a function returns in this process, or in each one of the cluster that units run on."""
     cluster = _cluster.get()
     return [function(argument)] if cluster is None else cluster.everywhere(function, argument)
+
+
+def side_by_side(functions: Sequence[Callable[[], T]]) -> list[T]:
+    """What each function returns; on a cluster, none waits for the units of another.
+
+    Only one of them runs in this process at a time, because they share models: the next one takes
+    its turn while the others wait for their units.
+
+    Raises:
+        Exception: what the first of them raised, after all others have ended.
+    """
+    if _cluster.get() is None:
+        return [function() for function in functions]
+    turn = _turn.get() or threading.Lock()
+
+    def run(function: Callable[[], T], outcome: Future[T]) -> None:
+        _turn.set(turn)
+        with turn:
+            try:
+                outcome.set_result(function())
+            except BaseException as error:  # raised where the outcome is read
+                outcome.set_exception(error)
+
+    outcomes: list[Future[T]] = [Future() for _ in functions]
+    for given in zip(functions, outcomes, strict=True):
+        # a daemon does not keep an interrupted process from ending
+        threading.Thread(target=copy_context().run, args=(run, *given), daemon=True).start()
+    with turn_passed():
+        wait(outcomes)
+    return [outcome.result() for outcome in outcomes]
+
+
+@contextmanager
+def turn_passed() -> Iterator[None]:
+    """Inside, this thread waits, and another one of :func:`side_by_side` may run."""
+    turn = _turn.get()
+    if turn is None:
+        yield
+        return
+    turn.release()
+    try:
+        yield
+    finally:
+        turn.acquire()
 
 
 def run_units(

@@ -39,8 +39,8 @@ def project_root() -> Path:
         if _is_checkout(folder):
             return folder
     raise MissingCheckout(
-        "this needs data/ and notebooks/, which only a checkout of headprune has, not the "
-        "installed package: run it inside a checkout, or name one in HEADPRUNE_ROOT"
+        "this needs a checkout of headprune, a folder with "
+        f"{' and '.join(_MARKS)}: run it inside one, or name one in HEADPRUNE_ROOT"
     )
 
 

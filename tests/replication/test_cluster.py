@@ -4,6 +4,7 @@ import os
 import pickle
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import dask
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from headprune_lib.replication import cluster, measurements
 from headprune_lib.replication.cli import app
-from headprune_lib.replication.engine import run_units, running_on
+from headprune_lib.replication.engine import run_units, running_on, side_by_side
 from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import Journal, UnitsFailed
 
@@ -75,6 +76,22 @@ def test_units_run_in_two_processes_and_give_what_they_give_in_order(two_workers
     assert {process for _, process in starts(tmp_path)} == {os.getpid()}, "timed in this process"
 
 
+def test_units_of_several_are_in_flight_together(two_workers, tmp_path):
+    def unit(i: int) -> dict:
+        (tmp_path / str(i)).touch()
+        while not (tmp_path / str(1 - i)).exists():  # the other has begun
+            time.sleep(0.05)
+        return {"n": i}
+
+    def part(i: int) -> dict:
+        return run_units({f"of {i}": lambda: unit(i)}, Journal(tmp_path / f"j{i}"), f"part {i}")
+
+    found = side_by_side([partial(part, i) for i in (0, 1)])
+    assert [int(each[f"of {i}"]["n"]) for i, each in enumerate(found)] == [0, 1]
+    with pytest.raises(ZeroDivisionError):
+        side_by_side([partial(part, 0), lambda: 1 / 0])
+
+
 def test_a_unit_that_kills_its_worker_is_named_and_the_others_are_done(two_workers, tmp_path):
     units = noted(tmp_path) | {"head 3": lambda: os.kill(os.getpid(), signal.SIGKILL)}
     journal = Journal(tmp_path / "journal")
@@ -87,9 +104,9 @@ def test_a_unit_that_kills_its_worker_is_named_and_the_others_are_done(two_worke
 
 def test_a_measurement_on_two_workers_has_the_same_bytes_as_in_order(smoke, tmp_path, monkeypatch):
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "in order"))
-    measurements.get("figure1b", smoke)
+    measurements.get("figure3b", smoke)
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "two"))
-    words = ["reproduce", "figure1b", "--profile", "smoke", "--workers", "2"]
+    words = ["reproduce", "figure3b", "--profile", "smoke", "--workers", "2"]
     told = CliRunner().invoke(app, words)
     assert told.exit_code == 0, told.output
     in_order, two = (

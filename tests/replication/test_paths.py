@@ -1,5 +1,8 @@
 """Where the project's folders are, in a checkout and without one."""
 
+import subprocess
+import sys
+
 import pytest
 
 from headprune_lib.replication import paths
@@ -19,13 +22,10 @@ def installed(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("installed")
 def test_without_a_checkout_nothing_is_read_or_written_beside_the_package(tmp_path, monkeypatch):
     for folder in (paths.results_root, paths.models_root, paths.reference_root):
-        with pytest.raises(paths.MissingCheckout, match="a checkout, or name one in HEADPRUNE_"):
+        with pytest.raises(paths.MissingCheckout, match="or name one in HEADPRUNE_ROOT"):
             folder()
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
     assert paths.results_root() == tmp_path  # a folder that is named needs no checkout
-    monkeypatch.setenv("HEADPRUNE_ROOT", str(tmp_path))
-    with pytest.raises(paths.MissingCheckout, match="no checkout of headprune: it has no _toc.yml"):
-        paths.project_root()
 
 
 @pytest.mark.usefixtures("installed")
@@ -39,3 +39,30 @@ def test_a_checkout_is_named_or_found_upwards(tmp_path, monkeypatch):
     monkeypatch.delenv("HEADPRUNE_ROOT")
     monkeypatch.chdir(checkout / "notebooks")
     assert paths.results_root() == checkout / "data" / "results"
+
+
+WITHOUT_TORCH = """
+import shlex, sys
+from headprune_lib.cli import main
+sys.modules["torch"] = None
+for line in sys.argv[1:]:
+    sys.argv = ["headprune", *shlex.split(line)]
+    try:
+        main()
+    except SystemExit as ended:
+        print(ended.code)
+"""
+
+
+def test_a_command_that_needs_a_checkout_says_so_at_once(tmp_path, monkeypatch):
+    lines = "reproduce table4", "results", "verify all", "bench", "run 01", "open 01", "findings"
+    lines += "plan smoke", "train", "gpu", "reproduce --help"
+    monkeypatch.setenv("HEADPRUNE_ROOT", str(tmp_path))
+    for name in ("RESULTS", "MODELS"):
+        monkeypatch.delenv(f"HEADPRUNE_{name}", raising=False)
+    words = [sys.executable, "-c", WITHOUT_TORCH, *lines]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    told = done.stderr.splitlines()
+    said = f"headprune: HEADPRUNE_ROOT is {tmp_path}, which is no checkout of headprune: it has no "
+    assert len(told) == 10 and all(line.startswith(said) for line in told)
+    assert done.stdout.splitlines()[:10] == ["2"] * 10 and done.stdout.endswith("\n0\n")

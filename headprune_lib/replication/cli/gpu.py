@@ -13,9 +13,10 @@ from typing import Annotated, Any
 import typer
 
 from headprune_lib.cli.app import app, short, user_errors
+from headprune_lib.replication.cli.options import WITH_FOLDERS
 
 
-@app.command(hidden=True)
+@app.command(cls=WITH_FOLDERS, hidden=True)
 def gpu(
     profile: Annotated[
         str, typer.Option(help="Which list of steps: default, or smoke, which takes seconds.")

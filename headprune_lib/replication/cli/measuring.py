@@ -12,7 +12,9 @@ import typer
 from headprune_lib.cli.app import app, refuse, short, user_errors
 from headprune_lib.messages import one_line
 from headprune_lib.replication.cli.options import (
+    IN_CHECKOUT,
     PANEL,
+    WITH_FOLDERS,
     Data,
     DeviceName,
     ProfileName,
@@ -54,7 +56,7 @@ ModelName = Annotated[
 HOW_MUCH = "How much is measured"
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(cls=IN_CHECKOUT, rich_help_panel=PANEL)
 def reproduce(
     artifact: Artifact,
     profile: ProfileName = "default",
@@ -196,7 +198,7 @@ def _tell(artifact: str, result: Result, path: Path, before: Sequence[str] = ())
         typer.echo(line)
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(cls=IN_CHECKOUT, rich_help_panel=PANEL)
 def verify(
     artifact: Annotated[
         str,
@@ -277,7 +279,7 @@ def _show(quantities: Sequence[Quantity]) -> None:
     typer.echo(pd.DataFrame(rows, columns=columns).to_string(index=False))
 
 
-@app.command("bench", hidden=True)
+@app.command("bench", cls=IN_CHECKOUT, hidden=True)
 def run_bench(
     half: Annotated[str, typer.Argument(help="encoder, criteria, sweeps or onnx.")] = "encoder",
     profile: ProfileName = "default",
@@ -299,22 +301,24 @@ def run_bench(
     from headprune_lib.replication.paths import bench_path
     from headprune_lib.replication.profiles import load_profile
     from headprune_lib.replication.store import computing_on, provenance
+    from headprune_lib.replication.store.files import check_writable
 
     started = time.monotonic()
     with user_errors():
         settings = load_profile(profile)
+        target = output or bench_path(half, settings.folder)
+        check_writable(target.parent)
         rows = bench(half, settings, n_sentences=n_sentences, rounds=rounds)
     command = (
         f"headprune bench {half} --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
     )
-    target = output or bench_path(half, settings.folder)
     devices = [computing_on(settings.device_here)]
     store_run(target, rows, provenance(command, time.monotonic() - started, devices))
     typer.echo(bench_table(target).to_string(index=False))
     typer.echo(f"written to {short(target)}")
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(cls=WITH_FOLDERS, rich_help_panel=PANEL)
 def plan(
     profile: Annotated[str, typer.Argument(help="smoke, default, base or paper.")] = "paper",
     only: Annotated[

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from headprune_lib.cli.app import refuse
+from headprune_lib.cli.app import refuse, user_errors
 from headprune_lib.messages import one_line
+from headprune_lib.replication.paths import models_root, project_root, results_root
 
 PANEL = "The replication"
 ProfileName = Annotated[
@@ -50,6 +53,28 @@ Values = Annotated[
         "several times.",
     ),
 ]
+
+
+def needing(*folders: Callable[[], Path]) -> type[TyperCommand]:
+    """The class of a command that is refused at once where a folder is nowhere.
+
+    Before anything is imported that takes seconds.
+    """
+
+    class Needing(TyperCommand):
+        def invoke(self, ctx: typer.Context) -> Any:
+            with user_errors():
+                for folder in folders:
+                    folder()
+            return super().invoke(ctx)
+
+    return Needing
+
+
+IN_CHECKOUT = needing(project_root)
+"""Of a command that reads notebooks, committed results or published values."""
+WITH_FOLDERS = needing(results_root, models_root)
+"""Of a command that reads and writes results and weights alone."""
 
 
 def read_values(given: list[str] | None, **options: Any) -> dict[str, Any]:

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from headprune_lib.cli.app import app, refuse, short, user_errors
-from headprune_lib.replication.cli.options import PANEL, resumable
+from headprune_lib.replication.cli.options import IN_CHECKOUT, PANEL, resumable
 
 
-class _NameValuePairs(TyperCommand):
+class _NameValuePairs(IN_CHECKOUT):
     """Reads ``-p NAME VALUE`` as papermill does; typer knows no repeatable option of two words."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
@@ -88,7 +87,7 @@ def run(
         typer.echo(f"{short(written)}  {time.monotonic() - started:.0f} s")
 
 
-@app.command("open", rich_help_panel=PANEL)
+@app.command("open", cls=IN_CHECKOUT, rich_help_panel=PANEL)
 def open_notebook(
     notebook: Annotated[str, typer.Argument(help="A number or name, such as 01, or a path.")],
 ) -> None:
@@ -104,7 +103,7 @@ def open_notebook(
     raise typer.Exit(subprocess.run(command, check=False).returncode)
 
 
-@app.command("findings", hidden=True)
+@app.command("findings", cls=IN_CHECKOUT, hidden=True)
 def update_findings() -> None:
     """Write the README's verdict table and figure from the stored results."""
     from headprune_lib.replication.pages.findings import write_findings

@@ -11,13 +11,13 @@ import typer
 
 from headprune_lib.cli.app import app, refuse, short, user_errors
 from headprune_lib.messages import one_line
-from headprune_lib.replication.cli.options import PANEL
+from headprune_lib.replication.cli.options import IN_CHECKOUT, PANEL
 
 if TYPE_CHECKING:
     from headprune_lib.replication.store import Result
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(cls=IN_CHECKOUT, rich_help_panel=PANEL)
 def results(
     artifact: Annotated[
         str | None, typer.Argument(help="Only of this table, figure or measurement.")

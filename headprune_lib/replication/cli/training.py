@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headprune_lib.cli.app import app, short, user_errors
-from headprune_lib.replication.cli.options import PANEL, Data, DeviceName, ProfileName, resumable
+from headprune_lib.replication.cli.options import (
+    PANEL,
+    WITH_FOLDERS,
+    Data,
+    DeviceName,
+    ProfileName,
+    resumable,
+)
 
 if TYPE_CHECKING:
     from headprune_lib.replication.profiles import Profile
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(cls=WITH_FOLDERS, rich_help_panel=PANEL)
 def train(
     task: Annotated[
         str | None,
@@ -24,9 +31,9 @@ def train(
         ),
     ] = None,
     profile: ProfileName = "default",
-    seed: Annotated[int | None, typer.Option(help="One seed; all of the profile if left out.")] = (
-        None
-    ),
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="One seed; all of the profile if left out.")
+    ] = (None),
     data: Data = None,
     device: DeviceName = None,
     retrain: Annotated[bool, typer.Option("--retrain", help="Even if weights are stored.")] = False,

@@ -9,6 +9,7 @@ import shlex
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import yaml
 
 from headprune_lib.replication import store
 from headprune_lib.replication.data import own_text
-from headprune_lib.replication.engine import everywhere
+from headprune_lib.replication.engine import everywhere, side_by_side
 from headprune_lib.replication.measurements.halves import HALF_OF
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement
 from headprune_lib.replication.models.weights import sha256_of
@@ -289,8 +290,13 @@ def obtain(
         check_writable(key.path(root).parent, folder)
         begin(missing)
     measured = {}
-    for name in missing:
-        measured[name], about = _measured(request, name, signatures[name], journal, command)
+    since = [time.perf_counter() + journal.resumed_seconds]
+    measures = [
+        partial(_measured, request, name, signatures[name], journal, command, since)
+        for name in missing
+    ]
+    for name, (part, about_part) in zip(missing, side_by_side(measures), strict=True):
+        measured[name], about = part, about_part
     # Another process may have stored parts since, or be about to: nobody else stores this result
     # between our reading it again and our having saved it.
     with locked(key.path(root)):
@@ -320,18 +326,28 @@ _ABOUT = ("dataset", "n_examples", "metric", "unit")
 
 
 def _measured(
-    request: Request, part: str, signature: dict[str, Any], journal: Journal, command: str
+    request: Request,
+    part: str,
+    signature: dict[str, Any],
+    journal: Journal,
+    command: str,
+    since: list[float],
 ) -> tuple[Part, dict[str, Any]]:
-    """A part that is measured now, and on how many texts of which data set and in what unit."""
+    """A part that is measured now, and on how many texts of which data set and in what unit.
+
+    Args:
+        since: one number, the seconds until the part before was finished; set to those until this
+            one is. So seconds of parts that are measured side by side add up to the whole.
+    """
     measurement, half, profile, task = request
     needs = {one.name: one for one in measurement.own(profile, half, part).needs}
 
     def get(name: str, parts: Sequence[str] | None = None) -> Result:
         return obtain(request._replace(measurement=needs[name]), parts=parts)
 
-    started, resumed = time.perf_counter(), journal.resumed_seconds
     found = measurement.measure(Context(half, profile, task, journal, get), part)
-    seconds = time.perf_counter() - started + journal.resumed_seconds - resumed
+    until = time.perf_counter() + journal.resumed_seconds
+    seconds, since[0] = until - since[0], until
     devices = everywhere(store.computing_on, profile.device)
     provenance = store.provenance(command, seconds, devices)
     runs = store.plain(found.runs, "runs")

@@ -313,8 +313,8 @@ class Profile:
     folder: str
     task: _Task
     model: Annotated[str, one_of("model", BASES)]
-    seeds: list[StrictInt]
-    further_seeds: list[StrictInt]
+    seeds: list[CountFrom0]
+    further_seeds: list[CountFrom0]
     domains: list[Annotated[str, one_of("domain", TASKS)]]
     n_used: CountFrom0
     n_examples: CountOrAll
@@ -335,7 +335,7 @@ class Profile:
     translation_far: _Translation
     training_task: _Translation
     translation_model: str
-    translation_seed: StrictInt | None
+    translation_seed: CountFrom0 | None
     translation_seeds: dict[_Translation, dict[str, list[StrictInt]]]
     n_verses: CountOrAll
     n_headline: CountOrAll
@@ -496,6 +496,8 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
             values |= {"seeds": [1], "further_seeds": [], "compared_trainings": 1}
     if values.get("data") not in (None, "hub"):  # notebooks run in a folder of their own
         values["data"] = str(absolute(values["data"]))
+        if not Path(values["data"]).is_dir():
+            raise ValueError(f"no folder {values['data']} to read text from; give another, or hub")
     return Profile(name=name, **values)
 
 
