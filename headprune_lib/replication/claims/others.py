@@ -151,7 +151,7 @@ def _kinds(curves: Mapping[str, Any]) -> Judged:
     means = ", ".join(f"{name} {area:.2f}" for name, area in areas.items())
     shares = ", ".join(f"{name} {share:.0%}" for name, share in left.items())
     told = (
-        f"Mean share of BLEU kept over 0-{C4_UP_TO:.0%}: {means}. "
+        f"Mean share of BLEU kept over 0 to {C4_UP_TO:.0%}: {means}. "
         f"With {rules.C4_PAPER_LEFT:.0%} of a kind left: {shares}."
     )
     return _without_interval(judged, told)
@@ -179,7 +179,7 @@ def _orders(
     inside = (removed > 0) & (removed < 1)
     above = (importance >= one_by_one)[inside]
     told = (
-        f"Mean over 0-{C8_UP_TO:.0%} removed, importance minus the paper's one-by-one: "
+        f"Mean over 0 to {C8_UP_TO:.0%} removed, importance minus the paper's one-by-one: "
         f"{minus:+.3f} of the score above chance; at or above it at {above.sum()} of "
         f"{len(above)} steps."
     )

@@ -12,6 +12,7 @@ count layers and heads from 1.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -489,7 +490,7 @@ def kinds(areas: Mapping[str, Found], left: Mapping[str, float | None]) -> Judge
     return Judged(
         by_sign([area["interval"] for area in found.values()], -1),
         left["enc-dec"] < 0.5 and min(left["enc-enc"], left["dec-dec"]) >= C4_PAPER_KEPT,
-        f"Mean share of BLEU kept over 0-{C4_UP_TO:.0%}: {'; '.join(differences)}. "
+        f"Mean share of BLEU kept over 0 to {C4_UP_TO:.0%}: {'; '.join(differences)}. "
         f"With {C4_PAPER_LEFT:.0%} of a kind left: {', '.join(shares)}.",
         # the mirror image: that the upper end lies below 0
         all_of([_power(area, -C4_PAPER_EFFECT[other]) for other, area in found.items()]),
@@ -530,9 +531,9 @@ C4 = Claim(
     "80% of another kind removed it still has about 30 BLEU (Figure 4, read off).",
     criterion=f"{_READING}with a fifth of a kind's heads left, the model without the other enc-dec heads "
     "keeps less than half of its BLEU, and each other kind at least 83%.",
-    rule=f"Area under the curve of the share of BLEU kept, 0-{C4_UP_TO:.0%} of one kind removed. Replicates: "
-    "enc-dec minus enc-enc and enc-dec minus dec-dec both below 0, 95% intervals included. Differs: "
-    "one above 0.",
+    rule=f"Area under the curve of the share of BLEU kept, 0 to {C4_UP_TO:.0%} of one kind removed. "
+    "Replicates: enc-dec minus enc-enc and enc-dec minus dec-dec both below 0, 95% intervals included. "
+    "Differs: one above 0.",
     effect="differences of -0.261 and -0.285 in mean share of BLEU kept (others' measurement of IWSLT; the "
     "paper's Figure 4 has no numbers).",
     page=("notebooks/06_attention_types", "figure-4"),
@@ -584,7 +585,7 @@ def apart(values: Mapping[str, Any]) -> Judged:
         + (_with_ends(slope) if slope["interval"] else f"{slope['difference']:+.3f}")
         for name, slope in parts.items()
     )
-    told = f"Slope an e-fold of updates, {trainings}: {shown}.{told}"
+    told = f"Change as updates grow by the factor e, {trainings}: {shown}.{told}"
     if number < LEAST_TRAININGS:
         needed = f"none: {LEAST_TRAININGS} trainings are needed"
         return Judged("undecided", met, told, 0.0, needed)
@@ -652,7 +653,7 @@ C5 = Claim(
     effect="the share of BLEU kept by importance rises from 60% to 87.5%.",
     page=("notebooks/07_training_dynamics", "figure-5"),
     shown=(
-        "change of the share of BLEU kept for each e-fold of training updates",
+        "change of the share of BLEU kept when training is 2.7 times as long",
         "{:+.2f}",
         "right, for random orders to its left",
     ),
@@ -664,7 +665,7 @@ C5 = Claim(
 
 # C6: a model with half of its heads removed runs faster
 
-SHAPE = "BERT-base's shape"
+SHAPE = "untrained BERT-base"
 """How a statement begins that is of a model of this shape, and of no trained one."""
 # Batch sizes at which the halved model must be faster, the ratio it must exceed, the paper's ratio.
 LARGE, C6_RATIO, C6_PAPER = (16, 64), 1.10, 1.175
@@ -731,7 +732,8 @@ def _judge_c6(stored: Stored) -> dict[str, Judged]:
     hardware = stored.result.provenance["hardware"]
     if not (gpu := hardware["gpu"]):
         return {f"{hardware['cores']}-core CPU": faster(ratios["finetuned"])}
-    shape = {f"{SHAPE}, {gpu}": replace(faster(ratios["shape"]), aside="its weights are random")}
+    name = re.sub(r" \d+ ?GB.*", "", gpu)  # without its memory
+    shape = {f"{SHAPE}, {name}": replace(faster(ratios["shape"]), aside="its weights are random")}
     own = {} if stored.result.profile == "smoke" else {gpu: faster(ratios["finetuned"])}
     return own | shape
 
@@ -741,7 +743,7 @@ C6 = Claim(
     title="A model with half of its heads removed runs faster.",
     short="half of the heads removed makes a model faster at large batches alone",
     section="4.3",
-    paper_value="BERT: 17.5% faster at batch sizes 16 and 64, 1.9% and 2.7% at 1 and 4 (Table 4).",
+    paper_value="BERT: 17.5% faster at batch 16 and 64, 1.9% and 2.7% at 1 and 4 (Table 4).",
     criterion="One statement, with our reading of its bounds: at batch 16 and 64 the pruned model is more "
     "than 1.10 times as fast (the paper: 1.175), and at 1 and 4 less than 1.05 times.",
     rule="One statement. Replicates: at batch 16 and 64 more than 1.10 times as fast, and the 95% intervals "
@@ -912,7 +914,7 @@ def orders(area: Found, above: Sequence[bool] | None, half: Half) -> Judged:
     if not defined(area["difference"], *area["interval"]):
         return NOTHING_TO_KEEP
     told = (
-        f"Mean over 0-{C8_UP_TO:.0%} removed, importance minus one-by-one: "
+        f"Mean over 0 to {C8_UP_TO:.0%} removed, importance minus one-by-one: "
         f"{_with_ends(area)} of the score above chance."
     )
     if above is not None:
@@ -950,8 +952,8 @@ C8 = Claim(
     paper_value="The importance curves lie above the one-by-one curves (Figure 3); no number is given.",
     criterion=f"{_READING}the importance curve lies at or above the one-by-one curve, chosen on the test "
     "set, at most steps.",
-    rule=f"Area under the curve over 0-{C8_UP_TO:.0%} removed, importance minus the one-by-one order chosen "
-    "on other data. Replicates: its paired 95% interval above 0. Differs: below 0.",
+    rule=f"Area under the curve over 0 to {C8_UP_TO:.0%} removed, importance minus the one-by-one order "
+    "chosen on other data. Replicates: its paired 95% interval above 0. Differs: below 0.",
     effect="3.3% of the score above chance for encoders, 0.7% for translation (fixed from others' curves of "
     "MNLI and IWSLT, which as results of their own give 3.5% and 0.7%; the paper's Figure 3 has no "
     "numbers).",

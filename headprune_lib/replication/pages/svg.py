@@ -16,13 +16,14 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from headprune_lib.replication.pages.plots.style import TOLD_AT, css_colour
+from headprune_lib.replication.pages.plots.style import NAME, TOLD_AT, css_colour
 from headprune_lib.replication.pages.tables.markup import with_minus
 
 _ID = re.compile(r'\bid="([^"]+)"')
 _REFERENCE = re.compile(r'(url\(#|href="#)([^")]+)')
 _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 _TAG = re.compile(r"<[^>]*>")
+_INK = re.compile(r"(<text [^>]*)(var\([^)]*\))")
 _LONG_NUMBER = re.compile(r"(?<!opacity: )(\d+\.\d)\d+")
 _DOT = re.compile(r'<use (?:xlink:)?(href="[^"]+") x="([^"]+)" y="([^"]+)" style="([^"]*)"/>')
 _DOTS = re.compile(rf"(?:{_DOT.pattern}\s*){{2,}}")
@@ -52,6 +53,8 @@ def as_svg(figure: Figure, name: str, alt: str, variant: str) -> str:
     # of places, not of what is written or of how dense a band is
     body = _TAG.sub(lambda found: _LONG_NUMBER.sub(r"\1", found[0]), body)
     body = _COLOUR.sub(lambda found: css_colour(found[0]), body)
+    # what a line may be told by is too faint for words
+    body = _INK.sub(r"\1color-mix(in srgb, \2 70%, currentColor)", body)
     body = re.sub(r"<!--.*?-->", "", body, flags=re.DOTALL)
     body = re.sub(r"\s+", " ", body)
     body = _EMPTY_GROUP.sub("", body.replace("<g >", "<g>"))
@@ -126,7 +129,7 @@ def _series(axes: Axes) -> Iterator[str]:
                 f"{_short(min(y))} to {_short(max(y))} up"
             )
     for text in axes.texts:
-        if any(letter.isdigit() for letter in text.get_text()):
+        if text.get_gid() != NAME and any(letter.isdigit() for letter in text.get_text()):
             yield text.get_text().replace("\n", " ")
 
 

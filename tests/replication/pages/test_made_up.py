@@ -39,18 +39,26 @@ def test_the_leaderboard_has_the_best_first():
 
 def test_each_line_is_the_order_that_its_label_names():
     stored = store.load(Key("pruning_curve", "reviews", "minilm"))
-    curves, prunable = stored.values["curves"], stored.values["prunable"]
-    levels = {name: i / 100 for i, name in enumerate([*curves, "new"])}
-    made = {name: {**curves.get(name, curves["oracle"])} for name in levels}
-    for name, curve in made.items():
-        curve["mean"] = [levels[name]] * len(curve["mean"])
-    prunable = {**prunable, "new": prunable["oracle"]}
-    values = {**stored.values, "curves": made, "prunable": prunable}
-    result = dataclasses.replace(stored, values=values)
-    drawn = {
-        line.get_label().partition(" (mean of")[0]: line.get_ydata()
-        for line in plots.figure3b(result).axes[0].get_lines()
-    }
+    curves, prunable = (dict(stored.values[name]) for name in ("curves", "prunable"))
+    curves["new"], prunable["new"] = curves["oracle"], prunable["oracle"]
+    levels = {name: i / 100 for i, name in enumerate(curves)}
+    made = {name: curves[name] | {"mean": [levels[name]] * 11} for name in levels}
+    values = stored.values | {"curves": made, "prunable": prunable}
+    axes = plots.figure3b(dataclasses.replace(stored, values=values)).axes[0]
+    drawn = {line.get_label().partition(" (mean of")[0]: line for line in axes.get_lines()}
     rivals = [name for name in levels if not name.startswith("importance ")]
     for name, look in looks(rivals).items():
-        np.testing.assert_allclose(drawn[look.label], 100 * levels[name], err_msg=name)
+        level = drawn[look.label].get_ydata()
+        np.testing.assert_allclose(level, 100 * levels[name], err_msg=name)
+
+
+def test_a_name_lies_beside_its_line_and_on_none():
+    figure, axes = plt.subplots(subplot_kw={"ylim": (-6, 26)})
+    for level in (0, 1, 20):  # two of them close together
+        axes.plot([0, 1], [level, level], label=f"level {level}")
+    plots.below(figure, plots.WIDE)
+    assert len(axes.texts) == 3 and not figure.legends
+    for text in axes.texts:
+        box = axes.transData.inverted().transform(text.get_window_extent())
+        away = {level: max(box[0, 1] - level, level - box[1, 1]) for level in (0, 1, 20)}
+        assert 0 < away[int(text.get_text().split()[1])] == min(away.values())

@@ -29,7 +29,6 @@ from headprune_lib.replication.pages.plots.style import (
     below,
     layer_changes,
     looks,
-    name_ends,
     pruning_axes,
     pruning_curve,
     weight,
@@ -224,7 +223,6 @@ def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
         label = "the paper: 40% removed, from epoch 10 on"
         axes.axhspan(low, high, color=GREEN, alpha=0.3, linewidth=0, label=label)
         axes.set(xlabel="epoch", title=name.replace(", ", ",\n"), ylim=(0, 115), xlim=(0, None))
-        name_ends(axes)
     for axes in places[:: layout.columns]:
         axes.set(ylabel="BLEU kept (%)")
     return below(figure, layout, columns=3)

@@ -9,14 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from PIL import Image
 
 from headprune_lib.criteria import CRITERIA
@@ -46,7 +50,6 @@ __all__ = [
     "histogram",
     "layer_changes",
     "name",
-    "name_ends",
     "panels",
     "pruning_axes",
     "pruning_curve",
@@ -130,6 +133,7 @@ class Layout:
 
 WIDE, NARROW = Layout(740, 3), Layout(340, 1)
 _RC = {
+    "figure.dpi": 72,  # a pixel of the page
     "font.size": 12,
     "axes.titlesize": 12,
     "axes.labelsize": 12,
@@ -153,15 +157,19 @@ def style() -> Iterator[None]:
 
 
 def below(figure: Figure, layout: Layout, columns: int = 2) -> Figure:
-    """The figure with one legend for all panels under it, in as many columns as fit.
+    """The figure with its lines named beside them, and one legend under all panels for the rest.
 
-    Lines that :func:`name_ends` named are not in it.
+    Args:
+        columns: of the legend, where they fit.
     """
-    shown: dict[str, Any] = {}
+    figure.tight_layout()
+    named, shown = name_lines(figure), {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            if handle not in NAMED:
+            if label not in named:
                 shown.setdefault(label, handle)
+    if not shown:
+        return figure
     handles, labels = list(shown.values()), list(shown)
     columns = columns if layout.columns > 1 else 1
     if columns == 1:
@@ -202,27 +210,80 @@ def name(axes: Axes, x: float, y: float, text: str, colour: str = BLACK, **kwarg
     axes.text(x, y, text, color=colour, fontsize=11, **kwargs)
 
 
-NAMED: WeakSet[Line2D] = WeakSet()
-"""Lines that have their name at their end."""
+_GAP, _CLEAR = 4, 11
+"""Pixels between a line and its name, and at least so many between the name and all else."""
+_SIDES = [(0, 1), (0, -1), (1, 1), (1, -1), (1, 0), (-1, 1), (-1, -1), (-1, 0)]
 
 
-def name_ends(axes: Axes) -> None:
-    """Each line's label at its right end, in its colour; labels that would overlap move apart.
+def name_lines(figure: Figure) -> set[str]:
+    """Write each line's label beside it, in its colour, in every panel with room; return those.
 
-    To be called once the limits of the axes are set.
+    To be called once the panels have their places and limits.
     """
-    low, high = axes.get_ylim()
-    height = 72 * axes.get_position().height * axes.get_figure().get_size_inches()[1]
-    apart = 15 * (high - low) / height  # a line of text
-    lines = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
-    place = -np.inf
-    for line in sorted(lines, key=lambda line: line.get_ydata()[-1]):
-        place = max(line.get_ydata()[-1], place + apart)
-        at = {"xy": (line.get_xdata()[-1], place), "xytext": (6, 0)}
-        look = {"color": line.get_color(), "fontsize": 11, "va": "center"}
-        axes.annotate(line.get_label(), **at, textcoords="offset points", **look)
-        NAMED.add(line)
+    named = set()
+    for axes in figure.axes:
+        lines: dict[str, list[Line2D]] = {}
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            line = handle[0] if isinstance(handle, ErrorbarContainer) else handle
+            if isinstance(line, Line2D) and line.get_linestyle() != "None":
+                lines.setdefault(label, []).append(line)
+        for label, own in lines.items():
+            if any(_write_beside(axes, own, textwrap.fill(label, width)) for width in (99, 24, 16)):
+                named.add(label)
+    return named
 
+
+def _write_beside(axes: Axes, own: list[Line2D], text: str) -> bool:
+    """Write a text beside lines of one look, as far from all else as can be, if there is room."""
+    others = (one for one in axes.get_children() if one not in own)
+    line, rest = (
+        points[((points >= axes.bbox.min) & (points <= axes.bbox.max)).all(1)]
+        for points in (np.concatenate([*map(_points, drawn)]) for drawn in (own, others))
+    )
+    look = {"color": own[0].get_color(), "fontsize": 11, "ha": "center", "va": "center"}
+    written = axes.text(0.5, 0.5, text, transform=axes.transAxes, gid=NAME, **look)
+    half = np.array(written.get_window_extent().size) / 2
+    middles = (line[:, None] + np.array(_SIDES) * (half + _GAP)).reshape(-1, 2)
+    inside = (middles - half > axes.bbox.min) & (middles + half < axes.bbox.max)
+    middles = middles[inside.all(1)]
+    clear = np.minimum(_distance(middles, half, rest), 40)
+    clear[_distance(middles, half, line) < _GAP - 1] = 0
+    if clear.max(initial=0) < _CLEAR:
+        written.remove()
+        return False
+    written.set_position(axes.transAxes.inverted().transform(middles[clear.argmax()]))
+    return True
+
+
+def _distance(middles: np.ndarray, half: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Of each box, given by its middle and half of its size, to the point next to it."""
+    beyond = np.maximum(np.abs(points - middles[:, None]) - half, 0)
+    return np.hypot(*beyond.T).min(0, initial=np.inf)
+
+
+def _points(artist: Artist) -> np.ndarray:
+    """Points of what is drawn as lines, dots or words, 4 pixels apart."""
+    paths, dots = [], np.empty((0, 2))
+    if isinstance(artist, Line2D):
+        path = artist.get_transform().transform(artist.get_xydata())
+        paths, dots = ([], path) if artist.get_linestyle() == "None" else ([path], dots)
+    elif isinstance(artist, LineCollection):
+        paths = [artist.get_transform().transform(path.vertices) for path in artist.get_paths()]
+    elif isinstance(artist, PathCollection):
+        dots = artist.get_offset_transform().transform(np.asarray(artist.get_offsets()))
+    elif isinstance(artist, Text):
+        (left, low), (right, high) = artist.get_window_extent().get_points()
+        paths = [np.array([(left, y), (right, y)]) for y in np.linspace(low, high, 4)]
+    for path in (path[np.isfinite(path).all(1)] for path in paths):
+        along = np.hypot(*np.diff(path, axis=0, prepend=path[:1]).T).cumsum()
+        steps = np.arange(0, along[-1] + 1, 4) if len(path) else along
+        between = [np.interp(steps, along, part) for part in path.T if len(path)]
+        dots = np.concatenate([dots, np.column_stack(between)]) if between else dots
+    return dots[np.isfinite(dots).all(1)]
+
+
+NAME = "name"
+"""Group of a line's name, which a figure's description has already."""
 
 TOLD_AT: WeakKeyDictionary[Line2D, np.ndarray] = WeakKeyDictionary()
 """Lines whose points are drawn beside where they are -> where they are."""
@@ -279,6 +340,7 @@ def dots(
     sns.regplot(
         x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18}, line_kws={"linewidth": 1}
     )
+    axes.locator_params(nbins=6)
     axes.set_title(
         name.strip()
         if found["r"] is None

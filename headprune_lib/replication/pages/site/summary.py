@@ -12,7 +12,7 @@ import pandas as pd
 
 from headprune_lib.discovery import KINDS
 from headprune_lib.replication.bounds import ALPHA
-from headprune_lib.replication.claims.rules import CLAIMS, Claim
+from headprune_lib.replication.claims.rules import CLAIMS, SHAPE, Claim
 from headprune_lib.replication.claims.verdict import Row, Verdict
 from headprune_lib.replication.pages.tables.beyond import grid
 from headprune_lib.replication.pages.tables.markup import verdict_html, with_minus
@@ -59,11 +59,17 @@ def summary_html(verdicts: Sequence[Verdict], cards: str) -> str:
 
 
 def ours(verdict: Verdict) -> str:
-    """What the results that count give, from the least to the largest, and what all of them give."""
+    """What the results that count give, from the least to the largest, and what all of them give.
+
+    What is of no trained model stands apart.
+    """
     claim, measured = _CLAIMS[verdict.claim], [row for row in verdict.rows if row.word != "not run"]
-    told, of_all = (_ranges(claim, rows) for rows in (verdict.counted or measured, measured))
+    untrained = [row for row in measured if row.setting.startswith(SHAPE)]
+    trained = [row for row in measured if row not in untrained]
+    told, of_all = (_ranges(claim, rows) for rows in (verdict.counted or trained, trained))
     what = f"{claim.shown[0][0].upper()}{claim.shown[0][1:]}: " if measured else ""
-    return f"{what}{told}" + f"; all results: {of_all}" * (told != of_all)
+    text = f"{what}{told}" + f"; counted or not: {of_all}" * (told != of_all)
+    return text + "".join(f"; {row.setting}: {_ranges(claim, [row])}" for row in untrained)
 
 
 def by_others(verdict: Verdict) -> str:
