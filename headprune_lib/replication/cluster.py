@@ -72,8 +72,8 @@ class Cluster:
 
     def everywhere(self, function: Callable[[str], Any], argument: str) -> list[Any]:
         """What a function returns in each worker; of those that answer."""
-        found = self._client.run(_called, function, argument, on_error="ignore")
-        return list(found.values())
+        answers = self._client.run(_called, function, argument, on_error="ignore")
+        return list(answers.values())
 
     def compute(
         self, units: Mapping[str, Unit], journal: Journal, title: str

@@ -101,13 +101,13 @@ def run_units(
         UnitsFailed: from a cluster, for units that failed; the others are done, and kept.
     """
     todo = {key: unit for key, unit in units.items() if not journal.done(key)}
-    cluster, found = None if here else _cluster.get(), {}
+    cluster, results = None if here else _cluster.get(), {}
     with tqdm(total=len(todo), desc=title, unit="part", disable=not todo) as bar:
         if cluster is not None:
             for key, arrays in cluster.compute(todo, journal, title):
-                found[key] = arrays
+                results[key] = arrays
                 bar.update()
-        for key in [key for key in units if key not in found]:
-            found[key] = journal.unit(key, units[key])
+        for key in [key for key in units if key not in results]:
+            results[key] = journal.unit(key, units[key])
             bar.update(key in todo)
-    return {key: found[key] for key in units}
+    return {key: results[key] for key in units}

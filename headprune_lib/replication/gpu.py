@@ -41,8 +41,8 @@ class Step:
     set: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        given = {name: getattr(self, name) for name in ("task", "model", "seed", "by")} | self.set
-        words = [f"{name} {value}" for name, value in given.items() if value is not None]
+        choices = {name: getattr(self, name) for name in ("task", "model", "seed", "by")} | self.set
+        words = [f"{name} {value}" for name, value in choices.items() if value is not None]
         return ", ".join([self.measure, f"profile {self.profile}", *words])
 
 
@@ -81,7 +81,9 @@ def check(device: str, profile: str) -> dict[str, Any]:
         "apart": apart,
         "agrees": all(value <= BOUNDS[way.split()[0]] for way, value in apart.items()),
         "probes": probes,
-        "needed": max(max(one.training_bytes, one.translating_bytes) for one in probes.values()),
+        "needed": max(
+            max(probe.training_bytes, probe.translating_bytes) for probe in probes.values()
+        ),
         "hours": sum(step.hours(probes[step.task]) for step in steps),
     }
 
@@ -99,20 +101,20 @@ def differences(device: str) -> dict[str, float]:
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids[:, 0] % 2}
 
     def numbers(where: str, precision: str, kernel: str) -> list[torch.Tensor]:
-        there = copy.deepcopy(model).to(where)
-        there.set_attn_implementation(kernel)
+        placed = copy.deepcopy(model).to(where)
+        placed.set_attn_implementation(kernel)
         half = precision == "bfloat16"
         with torch.autocast(torch.device(where).type, torch.bfloat16, enabled=half):
-            (logits,) = masked_logits(there, [batch])
-            scores = head_importance(there, [batch], normalize=None)["self"]
+            (logits,) = masked_logits(placed, [batch])
+            scores = head_importance(placed, [batch], normalize=None)["self"]
         return [logits.cpu().double(), scores.cpu().double()]
 
-    expected, found = numbers("cpu", "float32", "eager"), {}
+    expected, apart_by_way = numbers("cpu", "float32", "eager"), {}
     for precision, kernel in itertools.product(BOUNDS, ("eager", "sdpa")):
         pairs = zip(numbers(device, precision, kernel), expected, strict=True)
         apart = [float((one - other).abs().max() / other.abs().max()) for one, other in pairs]
-        found[f"{precision} {kernel}"] = max(apart)
-    return found
+        apart_by_way[f"{precision} {kernel}"] = max(apart)
+    return apart_by_way
 
 
 class _NoTimeLeft(Exception):
@@ -177,8 +179,8 @@ def _reached(
     if out is None:
         return state, str(path)
     # with parameters of one's own it lies in the cache, as <digest>/<measurement>/<file>
-    own, root = Path("own", *path.parts[-3:]), results_root()
-    copied = out / (path.relative_to(root) if path.is_relative_to(root) else own)
+    relative, root = Path("own", *path.parts[-3:]), results_root()
+    copied = out / (path.relative_to(root) if path.is_relative_to(root) else relative)
     files = [path, *(part_path(path, name) for name in result.parts)]
     replace_files({copied.with_name(file.name): file.read_bytes() for file in files})
     return state, str(copied)

@@ -62,15 +62,15 @@ def name_of(measurement: str, half: str, task: str) -> str:
     >>> name_of("pruning_curve", "translation", "multi30k")
     'figure6d'
     """
-    found = [
+    artifacts = [
         (name, artifact)
         for name, artifact in ARTIFACTS.items()
         if (artifact.measurement, artifact.half) == (measurement, half)
     ]
-    exact = [name for name, artifact in found if artifact.task == task]
-    alike = [name for name, artifact in found if _same_languages(artifact.task, task)]
-    other = [name for name, artifact in found if artifact.task == MAIN]
-    return next(iter([*exact, *alike, *other, *(name for name, _ in found), measurement]))
+    exact = [name for name, artifact in artifacts if artifact.task == task]
+    alike = [name for name, artifact in artifacts if _same_languages(artifact.task, task)]
+    other = [name for name, artifact in artifacts if artifact.task == MAIN]
+    return next(iter([*exact, *alike, *other, *(name for name, _ in artifacts), measurement]))
 
 
 def _same_languages(one: str, two: str) -> bool:

@@ -237,16 +237,18 @@ def _others() -> dict[str, Any]:
 
 def published_orders() -> list[PublishedOrder]:
     """All curves, task by task; of each, those of one laboratory together."""
-    return [one for task in ("mnli", "sst2") for one in (*_of_other_criteria(task), *_again(task))]
+    return [
+        curve for task in ("mnli", "sst2") for curve in (*_of_other_criteria(task), *_again(task))
+    ]
 
 
 def five_seeds() -> list[dict[str, float]]:
     """What entropy adds to importance on MNLI in the mean of five fine-tunings, in points."""
-    found = _others()["hies"]["mnli_five_seeds"]
+    measured = _others()["hies"]["mnli_five_seeds"]
     return [
         {"percent_removed": percent, "points": combined - importance}
         for percent, importance, combined in zip(
-            found["percent_removed"], found["importance"], found["combined"], strict=True
+            measured["percent_removed"], measured["importance"], measured["combined"], strict=True
         )
     ]
 

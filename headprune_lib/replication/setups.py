@@ -298,10 +298,13 @@ class EncoderSubject(Setup):
 
     def check_apart(self) -> None:
         """Raises ValueError where ``selection`` and ``scoring`` share sentences."""
-        asked, there = self.profile.n_selection + self.profile.n_scoring, len(self._split("train"))
-        if asked > there:
+        asked, available = (
+            self.profile.n_selection + self.profile.n_scoring,
+            len(self._split("train")),
+        )
+        if asked > available:
             raise ValueError(
-                f"n_selection and n_scoring ask for {asked} of {there} training "
+                f"n_selection and n_scoring ask for {asked} of {available} training "
                 f"sentences of {self.profile.task}; give smaller ones, so that no "
                 "sentence is in both"
             )
@@ -324,14 +327,14 @@ class EncoderSubject(Setup):
 
         def measure(part: list[Batch]) -> Arrays:
             oom_limit = OomLimit()
-            found = [
+            per_mask = [
                 answers(
                     split_on_oom(swept, batch, partial(torch.cat, dim=1), oom_limit),  # (1 + H, B)
                     batch["labels"],
                 )
                 for batch in part
             ]
-            correct, loss = (np.concatenate(values, -1) for values in zip(*found, strict=True))
+            correct, loss = (np.concatenate(values, -1) for values in zip(*per_mask, strict=True))
             return {"correct": correct, "loss": loss}
 
         starts = range(0, len(prepared.batches), _BATCHES_A_UNIT)
@@ -519,15 +522,20 @@ class TranslationSubject(Setup):
 
         def measure(members: list[int]) -> Arrays:
             model = self.model  # of the setup that a worker has loaded
-            own, references = ([rows[i] for i in members] for rows in (sources, texts.targets))
-            drafts = generate(model, own, beams=beams, early_stopping=beams > 1)
+            members_rows, references = (
+                [rows[i] for i in members] for rows in (sources, texts.targets)
+            )
+            drafts = generate(model, members_rows, beams=beams, early_stopping=beams > 1)
             if beams > 1:
-                found = searched_under(model, own, drafts, every, beams=beams)
+                per_mask = searched_under(model, members_rows, drafts, every, beams=beams)
             else:
-                found = translations_under(model, own, drafts, every)
-            each = [self.translator.pieces.counts(one.ids, references) for one in found]
+                per_mask = translations_under(model, members_rows, drafts, every)
+            each = [
+                self.translator.pieces.counts(translations.ids, references)
+                for translations in per_mask
+            ]
             return {
-                "draft_loss": np.stack([one.draft_loss for one in found]),
+                "draft_loss": np.stack([translations.draft_loss for translations in per_mask]),
                 **{
                     f"{way}counts": np.stack([pack(counts[way]) for counts in each])
                     for way in each[0]

@@ -493,10 +493,10 @@ def power_of_share(
     for _ in range(worlds):
         true = np.full(cuts, 2 * bound)
         true[rng.permutation(cuts)[:spared]] = 0.0
-        seen = true + noise[rng.integers(len(noise))] + width
-        again = seen + noise[rng.integers(len(noise), size=worlds)]
+        observed = true + noise[rng.integers(len(noise))] + width
+        again = observed + noise[rng.integers(len(noise), size=worlds)]
         lowest = np.quantile((again > bound).mean(1), 0.025)
-        decided += (seen > bound).mean() >= least - 1e-9 and lowest >= least_low - 1e-9
+        decided += (observed > bound).mean() >= least - 1e-9 and lowest >= least_low - 1e-9
     return decided / worlds
 
 

@@ -24,7 +24,15 @@ from headprune_lib.replication.profiles import load_profile
 
 TEXTS = (TASKS, TRANSLATION_TASKS, LANGUAGE_TASKS, OWN_TEXTS)
 PAGE = (project_root() / "book" / "own_model.md").read_text("utf-8")
-COMMANDS = re.search(r"## From nothing.*?```bash\n(.*?)```", PAGE, re.DOTALL)[1].splitlines()
+
+
+def commands_after(words: str) -> list[str]:
+    """The commands of the first block of the page after some words."""
+    block = re.search(words + r".*?```bash\n(.*?)```", PAGE, re.DOTALL)[1]
+    return [line for line in block.splitlines() if not line.startswith("#")]
+
+
+COMMANDS = commands_after("## From nothing")
 KINDS = {"question": ("is the film good", "was the plot dull"), "complaint": ("the cast is bad",)}
 SMALL = "profile: {seeds: [1, 2], random_orders: 1, compared: [importance]}\n"
 
@@ -126,12 +134,7 @@ def test_a_translator_and_a_language_model_read_text_of_ones_own(there):
         (there / name / "task.yml").write_text(f"{entry}profile: {SMALL_LANGUAGE}\n")
         for file in re.findall(r"\w+\.(?:de|en|txt)", entry):
             (there / name / file).write_text("\n".join(lines) + "\n")
-    told = [
-        run(line)
-        for line in re.search(r"Marian translator and.*?```bash\n.*?\n(.*?)```", PAGE, re.DOTALL)[1]
-        .strip()
-        .splitlines()
-    ]
+    told = [run(line) for line in commands_after("Marian translator and")[1:]]
     assert "subtitles/my-marian" in run("headprune results") and len(told) == 3
     stored = {path.parts[-2]: path for path in there.glob("cache/results/*/*/*.json")}
     assert stored.keys() == {"one_head", "across_domains", "language_curve"}  # nothing committed

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headprune_lib.replication import measurements, store
+from headprune_lib.replication import gpu, measurements, store
 from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.obtaining import Request
@@ -14,6 +14,7 @@ from headprune_lib.replication.store import Key
 from headprune_lib.replication.verification import records
 
 KEYS = store.find()
+ON_A_GPU = Key("speed", "synthetic", "tiny")  # the first step of `headprune gpu`
 _AGAIN = {Key("one_head", "reviews", "minilm"): "slow"}  # the others take minutes
 
 
@@ -46,7 +47,9 @@ def test_every_part_has_the_signature_of_its_measurement():
         measurement, half = measurements.MEASUREMENTS[key.measurement], half_of(key)
         statistics = measurement.statistics[half]
         assert stored["statistics"] == store.fingerprint(measurement.name, statistics)
-        if half == "encoder":
+        if key == ON_A_GPU:
+            profile = load_profile("smoke", device="cuda", **gpu.read_list("default")[1][0].set)
+        elif half == "encoder":
             profile = load_profile(stored["profile"]).on(key.task)
         else:
             profile = load_profile(stored["profile"], translation_model=key.model)

@@ -57,8 +57,8 @@ class Along:
 
     def step(self, share: float) -> int | None:
         """Where a share of the heads is removed; None where that was not measured."""
-        found = np.flatnonzero(np.isclose(self.shares, share))
-        return int(found[0]) if len(found) else None
+        indices = np.flatnonzero(np.isclose(self.shares, share))
+        return int(indices[0]) if len(indices) else None
 
 
 def along(result: Result, order: str) -> list[Along]:
@@ -81,7 +81,7 @@ def pooled(result: Result, order: str, root: Path | None = None) -> list[Along]:
     first = result.parts.get(order)
     for name, part in further.parts.items():
         if parse_part(name).curve == order and first and _alike(first, part):
-            trainings += [one for one in _trainings(part) if one.weights not in known]
+            trainings += [other for other in _trainings(part) if other.weights not in known]
     return trainings
 
 
@@ -193,14 +193,14 @@ def _recipe(part: Part) -> Mapping[str, Any]:
 
 
 def _trainings(part: Part) -> list[Along]:
-    found = scored(part.raw)
+    scores = scored(part.raw)
     return [
         Along(
             str(training.get("weights_sha256")),
             part.raw["shares"],
-            found.chance,
-            found.of(counts.sum(1)),
-            stats.text_influences(found.of, counts),
+            scores.chance,
+            scores.of(counts.sum(1)),
+            stats.text_influences(scores.of, counts),
         )
-        for training, counts in zip(part.runs, found.counts.astype(float), strict=True)
+        for training, counts in zip(part.runs, scores.counts.astype(float), strict=True)
     ]

@@ -97,17 +97,17 @@ def _together(curve: Mapping[str, Any]) -> Judged:
     # of a ratio: the uncut model's error counts by what is kept
     variance = (cut * (1 - cut) + kept**2 * uncut * (1 - uncut)) / curve["n_test"]
     half = Z95 * math.sqrt(variance) / (uncut - curve["chance"])
-    found = {
+    kept_by_share = {
         "share": share,
         "kept": kept,
         "raw": cut / uncut,
         "interval": [kept - half, kept + half],
     }
-    judged = rules.together(found)
+    judged = rules.together(kept_by_share)
     if curve["metric"] == "accuracy":
         return judged
-    told = f"With {share:.0%} removed, {kept:.1%} of the score above chance is kept."
-    return _without_interval(judged, told)
+    measured = f"With {share:.0%} removed, {kept:.1%} of the score above chance is kept."
+    return _without_interval(judged, measured)
 
 
 def _until_less(task: MaskedTask) -> Judged:
@@ -120,20 +120,20 @@ def _until_less(task: MaskedTask) -> Judged:
     removed, at_share = task.removed, share * task.heads
     left, less = int((removed >= at_share).sum()), int((removed + STEP <= at_share).sum())
     unknown = len(removed) - left - less
-    told = (
+    measured = (
         f"With {share:.0%} removed, scored anew every {STEP} heads, at least 90% of the score is left "
         f"in {left} of {len(removed)} fine-tunings, less in {less}, not known in {unknown}."
     )
     met = False if less == len(removed) else None
-    return Judged("undecided", met, told, trainings=len(removed))
+    return Judged("undecided", met, measured, trainings=len(removed))
 
 
 def _together_bleu(removed: np.ndarray, bleu: np.ndarray) -> Judged:
     share = published_share("deen")
     kept = float(kept_above_chance(np.interp(share, removed, bleu), bleu[0]))
     judged = rules.together({"share": share, "kept": kept, "raw": kept, "interval": [kept, kept]})
-    told = f"With {share:.0%} removed, {kept:.1%} of BLEU is kept."
-    return _without_interval(judged, told)
+    measured = f"With {share:.0%} removed, {kept:.1%} of BLEU is kept."
+    return _without_interval(judged, measured)
 
 
 def _kinds(curves: Mapping[str, Any]) -> Judged:
@@ -150,11 +150,11 @@ def _kinds(curves: Mapping[str, Any]) -> Judged:
     )
     means = ", ".join(f"{name} {area:.2f}" for name, area in areas.items())
     shares = ", ".join(f"{name} {share:.0%}" for name, share in left.items())
-    told = (
+    measured = (
         f"Mean share of BLEU kept over 0 to {C4_UP_TO:.0%}: {means}. "
         f"With {rules.C4_PAPER_LEFT:.0%} of a kind left: {shares}."
     )
-    return _without_interval(judged, told)
+    return _without_interval(judged, measured)
 
 
 def _training(curves: Mapping[str, Any]) -> Judged:
@@ -178,12 +178,12 @@ def _orders(
     minus = (ours - theirs) / above_chance
     inside = (removed > 0) & (removed < 1)
     above = (importance >= one_by_one)[inside]
-    told = (
+    measured = (
         f"Mean over 0 to {C8_UP_TO:.0%} removed, importance minus the paper's one-by-one: "
         f"{minus:+.3f} of the score above chance; at or above it at {above.sum()} of "
         f"{len(above)} steps."
     )
-    return _without_interval(rules.orders(_alone(minus), above.tolist(), "encoder"), told)
+    return _without_interval(rules.orders(_alone(minus), above.tolist(), "encoder"), measured)
 
 
 def _alone(difference: float) -> dict[str, Any]:

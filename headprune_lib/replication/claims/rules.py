@@ -126,10 +126,10 @@ _ROUNDING = 1e-9
 
 def by_sign(intervals: Sequence[Sequence[float]], sign: int) -> Word:
     """Replicates if every interval lies on the side of ``sign``, differs if one on the other."""
-    found = [sorted(sign * end for end in interval) for interval in intervals]
-    if all(low > 0 for low, _ in found):
+    signed = [sorted(sign * end for end in interval) for interval in intervals]
+    if all(low > 0 for low, _ in signed):
         return "replicates"
-    return "differs" if any(high < 0 for _, high in found) else "undecided"
+    return "differs" if any(high < 0 for _, high in signed) else "undecided"
 
 
 def _error(found: Found) -> float:
@@ -263,11 +263,11 @@ def one_head_a_layer(layers: Sequence[Mapping[str, Any]], half: Half) -> Judged:
     losing, paired = (
         sum(record[name] for record in layers) for name in ("losing", "losing_paired")
     )
-    told = f"One head is enough in {sum(enough)} of {n} layers"
+    sentence = f"One head is enough in {sum(enough)} of {n} layers"
     unsure = [not (yes or no) for yes, no in zip(enough, lacking, strict=True)]
     for label, chosen in (("not enough in", lacking), ("open for", unsure)):
         if any(chosen):
-            told += f"; {label} {_layer_names(layers, chosen)}"
+            sentence += f"; {label} {_layer_names(layers, chosen)}"
     if sum(enough) >= least:
         word: Word = "replicates"
     else:
@@ -275,7 +275,7 @@ def one_head_a_layer(layers: Sequence[Mapping[str, Any]], half: Half) -> Judged:
     return Judged(
         word,
         n - losing >= C2_PAPER[half] * n - _ROUNDING,
-        f"{told}. {losing:.3g} lose at p < {ALPHA} by the paper's test, {paired:.3g} by a paired one.",
+        f"{sentence}. {losing:.3g} lose at p < {ALPHA} by the paper's test, {paired:.3g} by a paired one.",
         _power_of_layers(layers, half, least),
         f"of the median layer: {_units(half, detectable(float(np.median([*map(_error, layers)]))))}",
         estimates=(Estimate(sum(enough) / n, None, share),),
@@ -322,7 +322,7 @@ def _judge_c2(stored: Stored) -> dict[str, Judged]:
     layers = [_mean_layer(records) for records in zip(*trainings, strict=True)]
     if len(trainings) > 1:
         intervals = _layer_intervals(stored)
-        layers = [{**layer, **own} for layer, own in zip(layers, intervals, strict=True)]
+        layers = [{**layer, **record} for layer, record in zip(layers, intervals, strict=True)]
     return {"": replace(one_head_a_layer(layers, stored.half), trainings=len(trainings))}
 
 
@@ -420,8 +420,8 @@ def task_judged(task: str, half: Half) -> str:
     >>> task_judged("reviews", "encoder"), task_judged("snli", "encoder")
     ('sst2', 'mnli')
     """
-    own = published_task(_AS.get(task, task))
-    return own if own in published_shares() else _ANY[half]
+    published = published_task(_AS.get(task, task))
+    return published if published in published_shares() else _ANY[half]
 
 
 def share_judged(task: str, half: Half) -> float:
@@ -482,20 +482,20 @@ def kinds(areas: Mapping[str, Found], left: Mapping[str, float | None]) -> Judge
             shares of the unpruned model's BLEU.
         left: kind -> share of BLEU kept with C4_PAPER_LEFT of its heads left.
     """
-    found = {other: areas[other] for other in C4_PAPER_EFFECT}
-    if not defined(*left.values(), *(end for area in found.values() for end in area["interval"])):
+    minus = {other: areas[other] for other in C4_PAPER_EFFECT}
+    if not defined(*left.values(), *(end for area in minus.values() for end in area["interval"])):
         return NOTHING_TO_KEEP
-    differences = (f"enc-dec minus {other} {_with_ends(area)}" for other, area in found.items())
+    differences = (f"enc-dec minus {other} {_with_ends(area)}" for other, area in minus.items())
     shares = (f"{kind} {share:.0%}" for kind, share in left.items())
     return Judged(
-        by_sign([area["interval"] for area in found.values()], -1),
+        by_sign([area["interval"] for area in minus.values()], -1),
         left["enc-dec"] < 0.5 and min(left["enc-enc"], left["dec-dec"]) >= C4_PAPER_KEPT,
         f"Mean share of BLEU kept over 0 to {C4_UP_TO:.0%}: {'; '.join(differences)}. "
         f"With {C4_PAPER_LEFT:.0%} of a kind left: {', '.join(shares)}.",
         # the mirror image: that the upper end lies below 0
-        all_of([_power(area, -C4_PAPER_EFFECT[other]) for other, area in found.items()]),
-        f"a difference of {detectable(max(map(_error, found.values()))):.3f} in mean share of BLEU kept",
-        estimates=tuple(_beside_zero(area, f"minus {other}") for other, area in found.items()),
+        all_of([_power(area, -C4_PAPER_EFFECT[other]) for other, area in minus.items()]),
+        f"a difference of {detectable(max(map(_error, minus.values()))):.3f} in mean share of BLEU kept",
+        estimates=tuple(_beside_zero(area, f"minus {other}") for other, area in minus.items()),
     )
 
 
@@ -518,7 +518,7 @@ def _judge_c4(stored: Stored) -> dict[str, Judged]:
         other: area_between(*kept.shared(curves["enc-dec"], curves[other]), C4_UP_TO)
         for other in C4_PAPER_EFFECT
     }
-    judged = kinds(areas, {kind: found["kept"] for kind, found in left.items()})
+    judged = kinds(areas, {kind: summary["kept"] for kind, summary in left.items()})
     return {"": replace(judged, trainings=min(map(len, curves.values())))}
 
 
@@ -574,24 +574,24 @@ def apart(values: Mapping[str, Any]) -> Judged:
         return NOT_RUN
     number = len(values["trainings"])
     trainings = "1 training" if number == 1 else f"{number} trainings"
-    met, told = _papers_rise(values)
+    met, sentence = _papers_rise(values)
     slopes = values.get("slopes")
     if not slopes:
-        told = f"{trainings} without random orders.{told}"
-        return Judged("undecided", met, told, 0.0, "none: random orders are needed")
+        sentence = f"{trainings} without random orders.{sentence}"
+        return Judged("undecided", met, sentence, 0.0, "none: random orders are needed")
     parts = {name: slopes[name] for name in C5_PARTS if name in slopes}
     shown = "; ".join(
         f"{C5_PARTS[name]} "
         + (_with_ends(slope) if slope["interval"] else f"{slope['difference']:+.3f}")
         for name, slope in parts.items()
     )
-    told = f"Change as updates grow by the factor e, {trainings}: {shown}.{told}"
+    sentence = f"Change as updates grow by the factor e, {trainings}: {shown}.{sentence}"
     if number < LEAST_TRAININGS:
         needed = f"none: {LEAST_TRAININGS} trainings are needed"
-        return Judged("undecided", met, told, 0.0, needed)
+        return Judged("undecided", met, sentence, 0.0, needed)
     if len(parts) < len(C5_PARTS):
         needed = f"none: two checkpoints of each training need at least {LEAST_BLEU:.0f} BLEU"
-        return Judged("undecided", met, told, 0.0, needed)
+        return Judged("undecided", met, sentence, 0.0, needed)
     paper_slope = C5_PAPER_RISE / values["log_range"]
     low, high = parts["importance"]["interval"]
     # a part is denied where its interval holds no slope on the claim's side, or none like the paper's
@@ -601,7 +601,7 @@ def apart(values: Mapping[str, Any]) -> Judged:
     return Judged(
         rises if rises == falls else both,
         met,
-        told,
+        sentence,
         _power(parts["importance"], paper_slope),
         f"of the share kept by importance: a slope of {(high - low) / 2:.3f} around what was found "
         f"(the paper's rise is {paper_slope:.3f})",
@@ -681,23 +681,24 @@ def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
     """
     if not {*LARGE, *SMALL} <= ratios.keys():
         return NOT_RUN
-    found = {
+    estimates = {
         size: Estimate(row["ratio"], tuple(row["interval"]), C6_RATIO, f"batch {size}")
         for size, row in ((size, ratios[size]) for size in (*LARGE, *SMALL))
     }
-    large, small = [found[size] for size in LARGE], [found[size] for size in SMALL]
-    if all(one.value > C6_RATIO and one.interval[0] > 1 for one in large) and all(
-        one.interval[1] < C6_RATIO for one in small
+    large, small = [estimates[size] for size in LARGE], [estimates[size] for size in SMALL]
+    if all(estimate.value > C6_RATIO and estimate.interval[0] > 1 for estimate in large) and all(
+        estimate.interval[1] < C6_RATIO for estimate in small
     ):
         word: Word = "replicates"
-    elif any(one.interval[1] < C6_RATIO for one in large) or any(
-        one.interval[0] > C6_NOTHING for one in small
+    elif any(estimate.interval[1] < C6_RATIO for estimate in large) or any(
+        estimate.interval[0] > C6_NOTHING for estimate in small
     ):
         word = "differs"
     else:
         word = "undecided"
     errors = {
-        size: standard_error([math.log(end) for end in one.interval]) for size, one in found.items()
+        size: standard_error([math.log(end) for end in estimate.interval])
+        for size, estimate in estimates.items()
     }
     bound, true = math.log(C6_RATIO), math.log(C6_PAPER)
     # at large batches the estimate itself must pass the bound, its interval 1 alone; an estimate is
@@ -706,17 +707,20 @@ def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
         min(power_above(true, bound - Z95 * error, error), power_above(true, 0, error))
         for error in (errors[size] for size in LARGE)
     ] + [power_above(bound, math.log(C6_PAPER_SMALL), errors[size]) for size in SMALL]
-    told = "; ".join(
-        "batch {}: {:.2f} times as fast [{:.2f}, {:.2f}]".format(size, one.value, *one.interval)
-        for size, one in found.items()
+    sentence = "; ".join(
+        "batch {}: {:.2f} times as fast [{:.2f}, {:.2f}]".format(
+            size, estimate.value, *estimate.interval
+        )
+        for size, estimate in estimates.items()
     )
     return Judged(
         word,
-        all(one.value > C6_RATIO for one in large) and all(one.value < C6_NOTHING for one in small),
-        f"{told[0].upper()}{told[1:]}.",
+        all(estimate.value > C6_RATIO for estimate in large)
+        and all(estimate.value < C6_NOTHING for estimate in small),
+        f"{sentence[0].upper()}{sentence[1:]}.",
         all_of(powers),
         f"{math.expm1(detectable(max(errors.values()))):.1%} faster or slower",
-        estimates=tuple(found.values()),
+        estimates=tuple(estimates.values()),
     )
 
 
@@ -734,8 +738,8 @@ def _judge_c6(stored: Stored) -> dict[str, Judged]:
         return {f"{hardware['cores']}-core CPU": faster(ratios["finetuned"])}
     name = re.sub(r" \d+ ?GB.*", "", gpu)  # without its memory
     shape = {f"{SHAPE}, {name}": replace(faster(ratios["shape"]), aside="its weights are random")}
-    own = {} if stored.result.profile == "smoke" else {gpu: faster(ratios["finetuned"])}
-    return own | shape
+    judged = {} if stored.result.profile == "smoke" else {gpu: faster(ratios["finetuned"])}
+    return judged | shape
 
 
 C6 = Claim(
@@ -781,27 +785,29 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
             effects on the score: ``pearson`` with ``r`` and ``p``.
         heads: their number.
     """
-    losses = [found["loss"] for found in agreements]
+    losses = [spearman["loss"] for spearman in agreements]
     if any(loss["spearman"]["r"] is None for loss in losses):
         return NOT_RUN
-    found, within = (_mean_correlation([loss[name] for loss in losses]) for name in _RANKS)
-    word = by_sign([found["interval"]], 1)
+    spearman, within = (_mean_correlation([loss[name] for loss in losses]) for name in _RANKS)
+    word = by_sign([spearman["interval"]], 1)
     least, most = (
-        min(one["left_out"][0] for one in losses),
-        max(one["left_out"][1] for one in losses),
+        min(agreement["left_out"][0] for agreement in losses),
+        max(agreement["left_out"][1] for agreement in losses),
     )
-    here, there = (min(one["reliability"][side] for one in losses) for side in (0, 1))
-    measurable = min(here, there) >= C7_RELIABILITY
+    home, other = (min(agreement["reliability"][side] for agreement in losses) for side in (0, 1))
+    measurable = min(home, other) >= C7_RELIABILITY
     if not measurable or (word == "replicates" and least <= 0) or (word == "differs" and most >= 0):
         word = "undecided"
-    pearsons = [found["score"]["pearson"] for found in agreements]
+    pearsons = [spearman["score"]["pearson"] for spearman in agreements]
     known = [pearson for pearson in pearsons if pearson["r"] is not None]
     significant = [pearson["r"] for pearson in known if pearson["p"] < ALPHA]
     if measurable and 2 * sum(r < 0 for r in significant) > len(pearsons):
         word = "differs"  # reversed in the paper's own measure
-    told = "; ".join(
-        "is not defined" if one["r"] is None else f"{one['r']:.2f}, p = {one['p']:.2g}"
-        for one in pearsons
+    sentence = "; ".join(
+        "is not defined"
+        if agreement["r"] is None
+        else f"{agreement['r']:.2f}, p = {agreement['p']:.2g}"
+        for agreement in pearsons
     )
     of_heads, trainings = math.sqrt(_SPEARMAN / (heads - 3)) if heads > 3 else math.inf, len(losses)
     error, freedom = of_heads, math.inf
@@ -810,16 +816,16 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
             [_fisher(loss["spearman"]["r"]) for loss in losses], [of_heads] * trainings
         )
         error, freedom = mean.error, mean.freedom
-    true = C7_PAPER[half] * stats.correlation_ceiling(here, there)
+    true = C7_PAPER[half] * stats.correlation_ceiling(home, other)
     return Judged(
         word,
         None if not known else 2 * sum(r > 0 for r in significant) > len(pearsons),
-        f"In the score Pearson {told}. In log-loss Spearman {_correlation(found)}, {least:.2f} to "
+        f"In the score Pearson {sentence}. In log-loss Spearman {_correlation(spearman)}, {least:.2f} to "
         f"{most:.2f} with one head left out; within layers {_correlation(within)}. "
-        f"Reliability {here:.2f} and {there:.2f}.",
+        f"Reliability {home:.2f} and {other:.2f}.",
         power_above(math.atanh(true), 0.0, error, freedom) if measurable else 0.0,
         f"a correlation of {math.tanh(detectable(error)):.2f}",
-        estimates=(Estimate(found["r"], tuple(found["interval"]), 0.0),),
+        estimates=(Estimate(spearman["r"], tuple(spearman["interval"]), 0.0),),
         trainings=trainings,
     )
 
@@ -850,23 +856,29 @@ def _correlation(found: Found) -> str:
 def _judge_c7(stored: Stored) -> dict[str, Judged]:
     """Of several texts that share a home text, the one with the most reliable effects counts."""
     trainings = stored.trainings("correlations")
-    correlations, heads = [one["correlations"] for one in trainings], len(trainings[0]["heads"])
+    correlations, heads = (
+        [training["correlations"] for training in trainings],
+        len(trainings[0]["heads"]),
+    )
     if stored.half == "translation":
-        agreements = [{"loss": one["loss"], "score": one["bleu"]} for one in correlations]
+        agreements = [
+            {"loss": training["loss"], "score": training["bleu"]} for training in correlations
+        ]
         return {"": across(agreements, heads, "translation")}
     reliable = {
-        domain: min(one[domain]["loss"]["reliability"][1] for one in correlations)
+        domain: min(training[domain]["loss"]["reliability"][1] for training in correlations)
         for domain in correlations[0]
     }
     most, judged = max(reliable, key=reliable.__getitem__), {}
     for domain in reliable:
         agreements = [
-            {"loss": one[domain]["loss"], "score": one[domain]["accuracy"]} for one in correlations
+            {"loss": training[domain]["loss"], "score": training[domain]["accuracy"]}
+            for training in correlations
         ]
         judged[domain] = across(agreements, heads, "encoder")
     return {
-        spelled(domain): one if domain == most else replace(one, aside=SAME_HOME)
-        for domain, one in judged.items()
+        spelled(domain): training if domain == most else replace(training, aside=SAME_HOME)
+        for domain, training in judged.items()
     }
 
 
@@ -913,16 +925,18 @@ def orders(area: Found, above: Sequence[bool] | None, half: Half) -> Judged:
     """
     if not defined(area["difference"], *area["interval"]):
         return NOTHING_TO_KEEP
-    told = (
+    sentence = (
         f"Mean over 0 to {C8_UP_TO:.0%} removed, importance minus one-by-one: "
         f"{_with_ends(area)} of the score above chance."
     )
     if above is not None:
-        told += f" Above the paper's own one-by-one order at {sum(above)} of {len(above)} steps."
+        sentence += (
+            f" Above the paper's own one-by-one order at {sum(above)} of {len(above)} steps."
+        )
     return Judged(
         by_sign([area["interval"]], 1),
         None if above is None else 2 * sum(above) > len(above),
-        told,
+        sentence,
         _power(area, C8_PAPER_EFFECT[half]),
         f"{detectable(_error(area)):.1%} of the score above chance",
         estimates=(_beside_zero(area),),

@@ -166,11 +166,11 @@ class Verdict:
         numbers = Counter(row.word for row in self.counted)
         parts = ", ".join(f"{numbers[word]} {word}" for word in WORDS if numbers[word])
         others = sum(row.word != "not run" for row in self.rows) - len(self.counted)
-        told = f"Results that count: {len(self.counted)}"
-        told += f" ({parts}); that do not: {others}" if parts else f"; that do not: {others}"
+        sentence = f"Results that count: {len(self.counted)}"
+        sentence += f" ({parts}); that do not: {others}" if parts else f"; that do not: {others}"
         if self.one_way:
-            told += f", of which {len(self.one_way)} could only differ and did"
-        return f"{told}."
+            sentence += f", of which {len(self.one_way)} could only differ and did"
+        return f"{sentence}."
 
 
 def combine(rows: Sequence[Row], others: Sequence[Row] = ()) -> Verdict:

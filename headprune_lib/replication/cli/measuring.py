@@ -262,7 +262,7 @@ def _check_committed(name: str, drawn_seed: int) -> None:
             f"{each}: {len(quantities)} quantities, {len(record['disagree'])} differ{missing}"
         )
         if record["disagree"]:
-            _show([one for one in quantities if not one.agrees])
+            _show([quantity for quantity in quantities if not quantity.agrees])
             disagreeing.append(each)
     if disagreeing:
         raise typer.Exit(1)
@@ -272,8 +272,14 @@ def _show(quantities: Sequence[Quantity]) -> None:
     import pandas as pd
 
     rows = [
-        (one.name, one.stored, one.found, one.bound, "yes" if one.agrees else "NO")
-        for one in quantities
+        (
+            quantity.name,
+            quantity.stored,
+            quantity.found,
+            quantity.bound,
+            "yes" if quantity.agrees else "NO",
+        )
+        for quantity in quantities
     ]
     columns = ["quantity", "stored", "found again", "bound", "agrees"]
     typer.echo(pd.DataFrame(rows, columns=columns).to_string(index=False))

@@ -90,22 +90,22 @@ def read_values(given: list[str] | None, **options: Any) -> dict[str, Any]:
 
     from headprune_lib.replication.profiles import merged
 
-    found: dict[str, Any] = {}
-    for one in given or ():
-        name, equals, value = one.partition("=")
+    parsed: dict[str, Any] = {}
+    for assignment in given or ():
+        name, equals, value = assignment.partition("=")
         try:
             read = yaml.safe_load(value)
         except yaml.YAMLError:
             equals = ""
         if not (name and equals):
-            raise ValueError(f"--set {one!r}: give NAME=VALUE, the value in YAML")
+            raise ValueError(f"--set {assignment!r}: give NAME=VALUE, the value in YAML")
         for section in reversed(name.split(".")):
             read = {section: read}
-        found = merged(found, read)
+        parsed = merged(parsed, read)
     options = {name: value for name, value in options.items() if value is not None}
-    if twice := found.keys() & options.keys():
+    if twice := parsed.keys() & options.keys():
         raise ValueError(f"{', '.join(sorted(twice))}: given twice, by an option and by --set")
-    return found | options
+    return parsed | options
 
 
 @contextmanager
@@ -143,7 +143,7 @@ def spread(workers: int | None, scheduler: str | None) -> Iterator[None]:
     opened = (
         cluster.local_processes(workers) if scheduler is None else cluster.at_scheduler(scheduler)
     )
-    with opened as found, running_on(found):
+    with opened as running, running_on(running):
         try:
             yield
         except UnitsFailed as error:

@@ -37,14 +37,14 @@ def results(
     if wanted is not None and wanted not in MEASUREMENTS:
         refuse(unknown("artifact", wanted, {*ARTIFACTS, *MEASUREMENTS}))
     with user_errors():
-        found = sorted(_measured_here(wanted or "*"), key=lambda path: path.stat().st_mtime)
-    for path in found:
+        paths = sorted(_measured_here(wanted or "*"), key=lambda path: path.stat().st_mtime)
+    for path in paths:
         try:
             result = load(Key.at(path), path.parents[1])
             typer.echo("\n".join([*_about(result), *compared(result, path)]) + "\n")
         except (ValueError, KeyError, TypeError) as error:
             typer.echo(f"{short(path)}: cannot be read ({one_line(error)})\n", err=True)
-    if not found:
+    if not paths:
         typer.echo("Nothing was measured here yet; begin with: headprune reproduce figure1b")
 
 
@@ -58,22 +58,22 @@ def _measured_here(measurement: str) -> Iterator[Path]:
         return
     words = ["git", "-C", str(project), "status", "--porcelain", "-uall", "--", str(root)]
     try:
-        told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return  # no git, or no checkout of it: nothing tells what is committed
-    changed = [project / line[3:].strip('"') for line in told.splitlines()]
+    changed = [project / line[3:].strip('"') for line in listed.splitlines()]
     yield from (p for p in changed if p.is_file() and p.match(f"{measurement}/*.json"))
 
 
 def _about(result: Result) -> Iterator[str]:
     from headprune_lib.replication.titles import machine
 
-    said = result.provenance
+    provenance = result.provenance
     yield (
-        f"{'/'.join(result.key)}: {result.n_examples} of {result.dataset}, {said['date'][:16]}, "
-        f"{machine(said['hardware'])}"
+        f"{'/'.join(result.key)}: {result.n_examples} of {result.dataset}, {provenance['date'][:16]}, "
+        f"{machine(provenance['hardware'])}"
     )
-    yield f"  {said['command']}"
+    yield f"  {provenance['command']}"
 
 
 def said_before(path: Path) -> list[str]:
@@ -81,8 +81,8 @@ def said_before(path: Path) -> list[str]:
     from headprune_lib.replication.paths import results_root
     from headprune_lib.replication.store import Key, stored
 
-    there = path.is_relative_to(root := results_root())
-    result = stored(Key.at(path), path.parents[1]) if there else None
+    is_committed = path.is_relative_to(root := results_root())
+    result = stored(Key.at(path), path.parents[1]) if is_committed else None
     return [*_said(result, root)] if result else []
 
 
@@ -135,5 +135,5 @@ def _committed(result: Result, path: Path) -> Result | None:
     half, root = measurements.HALF_OF[measurements.half_of(result.key)], results_folder(profile)
     task = half.task(profile)
     usual = store.Key(result.measurement, task, half.model(profile, task))
-    there = [key for key in (result.key, usual) if key.path(root) != path]
-    return next((found for key in there if (found := store.stored(key, root))), None)
+    keys = [key for key in (result.key, usual) if key.path(root) != path]
+    return next((committed for key in keys if (committed := store.stored(key, root))), None)

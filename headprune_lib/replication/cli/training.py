@@ -62,8 +62,8 @@ def train(
         check_task(task, profile, HALVES)
         translated = task in load_profile(profile).translators
         half = "translation" if translated else "encoder"
-        given = {"data": data, "device": device}
-        settings = load_for([half], profile, task, given, model=model)
+        options = {"data": data, "device": device}
+        settings = load_for([half], profile, task, options, model=model)
         check_here(settings)
         if translated:
             _train_translator(settings, task, seed, retrain, publish)

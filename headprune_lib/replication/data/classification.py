@@ -186,8 +186,8 @@ class Hub:
         try:
             check_hub_cache(self.path, "dataset")
         except WrongChecksum:  # nor may what was made of it be read next time
-            for made in table.cache_files:
-                shutil.rmtree(Path(made["filename"]).parent, ignore_errors=True)
+            for cached in table.cache_files:
+                shutil.rmtree(Path(cached["filename"]).parent, ignore_errors=True)
             raise
         for number, row in enumerate(table):
             where = f"{self.path} ({self.splits[split]}), row {number}"

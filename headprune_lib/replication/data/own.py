@@ -72,14 +72,14 @@ class OwnText:
 
         Of a task of classification no more text is chosen and scored on than there is.
         """
-        own = dict(self.entry.get("profile", {}))
+        given_values = dict(self.entry.get("profile", {}))
         if self.kind != "labels":
-            return own
+            return given_values
         n = len(TASKS[self.name].load()["train"])
         n_scoring = min(values["n_scoring"], n // 2)
         n_selection = min(values["n_selection"], n - n_scoring)
         sizes = {"n_scoring": n_scoring, "n_selection": n_selection, "n_examples": None}
-        return {"domains": [*self.others.values()], **sizes, **own}
+        return {"domains": [*self.others.values()], **sizes, **given_values}
 
 
 class _Kind(NamedTuple):
@@ -157,8 +157,8 @@ def own_text(data: str | None) -> OwnText | None:
         raise ValueError(f"{file} is no YAML: {' '.join(str(error).split())}") from None
     entry = entry if isinstance(entry, dict) else {}
     name = str(entry.get("name"))
-    if (own := OWN_TEXTS.get(name)) and (own.folder, own.entry) == (folder, entry):
-        return own
+    if (text := OWN_TEXTS.get(name)) and (text.folder, text.entry) == (folder, entry):
+        return text
     kinds = [kind for kind in _KINDS if kind in entry]
     entries = [each for kind in kinds or _KINDS for each in (kind, *_KINDS[kind].entries)]
     possible = {"name", "files", "title", "profile", *entries}
@@ -173,19 +173,21 @@ def own_text(data: str | None) -> OwnText | None:
         )
     _check_name(name, folder, file)
     try:
-        own = _enter(OwnText(name, folder, entry))
+        text = _enter(OwnText(name, folder, entry))
     except ValueError as error:
-        told = str(error)
-        raise ValueError(told if told.startswith(str(folder)) else f"{file}: {told}") from error
-    OWN_TEXTS[name] = own
-    return own
+        message = str(error)
+        raise ValueError(
+            message if message.startswith(str(folder)) else f"{file}: {message}"
+        ) from error
+    OWN_TEXTS[name] = text
+    return text
 
 
 def _check_name(name: str, folder: Path, file: Path) -> None:
     """Raises ValueError where a name is taken by another task, or is none of letters."""
-    taken = any(name in kind.register for kind in _KINDS.values())
+    is_taken = any(name in kind.register for kind in _KINDS.values())
     mine = name in OWN_TEXTS and OWN_TEXTS[name].folder == folder
-    if (taken and not mine) or not re.fullmatch(r"[\w-]+", name):
+    if (is_taken and not mine) or not re.fullmatch(r"[\w-]+", name):
         raise ValueError(f"{file}: a task cannot be called {name!r}; give another name, of letters")
 
 
@@ -237,4 +239,4 @@ def _checksums(name: str, splits: Splits) -> dict[str, str]:
 
 def own_pairs() -> list[str]:
     """The tasks of translation that are of one's own."""
-    return [name for name, own in OWN_TEXTS.items() if own.kind == "languages"]
+    return [name for name, text in OWN_TEXTS.items() if text.kind == "languages"]

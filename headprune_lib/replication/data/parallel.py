@@ -129,9 +129,9 @@ def _bible(source: str, target: str) -> Splits:
     path = locate(BIBLE)
     sources, targets = read_version(path, source), read_version(path, target)
     rows = [
-        (sources[place], targets[place], place)
-        for place in sorted(sources.keys() & targets.keys())
-        if sources[place] and targets[place]
+        (sources[verse], targets[verse], verse)
+        for verse in sorted(sources.keys() & targets.keys())
+        if sources[verse] and targets[verse]
     ]
     return split_by_chapter(_pairs(rows))
 
@@ -226,13 +226,13 @@ def _own_files(name: str, languages: tuple[str, str], instead: str) -> tuple[Pat
     root = data_folder()
     if root is None or not (root / name).parent.is_dir():
         return None
-    found = []
+    files = []
     for path in (root / f"{name}.{side}" for side in languages):
-        there = [each for each in (path, Path(f"{path}.gz")) if each.is_file()]
-        if not there:
+        existing = [each for each in (path, Path(f"{path}.gz")) if each.is_file()]
+        if not existing:
             raise MissingData(f"there is no {path}; {instead}")
-        found.append(there[0])
-    return found[0], found[1]
+        files.append(existing[0])
+    return files[0], files[1]
 
 
 # News and posts of Reddit: what the paper's English-French translator is measured on. sacrebleu
@@ -302,12 +302,12 @@ def _from_sacrebleu(name: str) -> tuple[Path, Path]:
     except SystemExit:  # its way of saying that the checksum is another
         reason, kind = f"another file than MD5 {known.md5[0]} came", WrongChecksum
     # it takes any file that is there for the whole one
-    there = [
+    downloaded = [
         path
         for path in (Path(SACREBLEU_DIR) / name / "raw").glob("*")
         if path.suffix in (".tgz", ".gz") and path.stat().st_size
     ]
-    aside = [*map(str, set_aside(*there))]
+    aside = [*map(str, set_aside(*downloaded))]
     raise kind(
         f"{known.data[0]} cannot be had ({reason}); the same command tries again"
         + (f". What came was set aside as {', '.join(aside)}" if aside else "")

@@ -40,8 +40,8 @@ def _chapters() -> dict[str, Texts]:
     for (book, chapter, _), text in sorted(read_version(locate(BIBLE), "4").items()):
         chapters.setdefault((book, chapter), []).append(text)
     splits: dict[str, list[str]] = {"train": [], "test": []}
-    for place, verses in chapters.items():
-        splits.setdefault(split_of_chapter(*place), []).append(" ".join(verses))
+    for chapter_id, verses in chapters.items():
+        splits.setdefault(split_of_chapter(*chapter_id), []).append(" ".join(verses))
     return {name: in_hash_order(Texts(tuple(splits[name]))) for name in ("train", "test")}
 
 

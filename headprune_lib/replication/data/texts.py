@@ -148,7 +148,7 @@ def read_table(
                     raise ValueError(
                         f"{where}: {len(cells)} columns, expected {width}, separated by {between}"
                     )
-                yield where, *(cells[int(place)] for place in places)
+                yield where, *(cells[int(column)] for column in places)
         except (UnicodeDecodeError, csv.Error) as error:
             raise ValueError(
                 f"{path}, after line {lines.line_num}: {error}; expected text in UTF-8, its cells "

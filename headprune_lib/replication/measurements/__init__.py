@@ -35,7 +35,7 @@ def _declared() -> dict[str, Measurement]:
         for value in vars(module).values()
         if isinstance(value, Measurement)
     ]
-    return {one.name: one for one in declared}
+    return {measurement.name: measurement for measurement in declared}
 
 
 MEASUREMENTS: dict[str, Measurement] = _declared()
@@ -132,7 +132,7 @@ def asked(
         if task is not None or parts is not None:
             raise ValueError("all takes no --task and no --by; name the table or figure")
         translators = load_profile(profile).translators.values()
-        names = {one for models in translators for one in models}
+        names = {translator for models in translators for translator in models}
         field = "translation_model" if model in names else "model"
         return load_for(HALVES, profile, None, {field: model, **values}, **numbers), None
     halves, half = _halves(name), _half(name, task)
@@ -204,11 +204,11 @@ def find_artifact(
 
 def artifacts(profile: Profile) -> list[str]:
     """The paper's names of all that a profile measures; tables and figures of one result once."""
-    found: dict[Key, str] = {}
+    by_key: dict[Key, str] = {}
     for name, artifact in paper.ARTIFACTS.items():
         if artifact.half in profile.halves:
-            found.setdefault(find_artifact(name, profile).key, name)
-    return list(found.values())
+            by_key.setdefault(find_artifact(name, profile).key, name)
+    return list(by_key.values())
 
 
 def _on(profile: Profile, name: str, task: str) -> Profile:

@@ -79,8 +79,8 @@ def _of_classifier(context: Context, part: str) -> Measured:
     for domain in profile.domains:
         examples = TASKS[domain].split("test", profile.data).first(profile.n_domain)
         examples = measured_on(examples)
-        found = subject.sweep("one head", examples, context.journal, domain)
-        raw |= prefixed(f"{domain}/", found)
+        effects = subject.sweep("one head", examples, context.journal, domain)
+        raw |= prefixed(f"{domain}/", effects)
     return subject.measured({**raw, "domains": np.array([profile.task, *profile.domains])})
 
 
@@ -153,15 +153,15 @@ def _summarise_classifier(raw: Arrays, statistics: Statistics) -> dict[str, Any]
 
 def _summarise_translator(raw: Arrays, statistics: Statistics) -> dict[str, Any]:
     effects, reliability, baselines = {}, {}, {}
-    for place in ("home", "far"):
-        uncut, cuts = all_counts(raw, f"{place}_")
-        baselines[place] = float(corpus_bleu(uncut.sum(0)))
-        loss = raw[f"{place}_draft_loss_change"] / MILLINAT
-        effects[place] = {
-            "bleu": corpus_bleu(cuts.sum(1)) - baselines[place],
+    for side in ("home", "far"):
+        uncut, cuts = all_counts(raw, f"{side}_")
+        baselines[side] = float(corpus_bleu(uncut.sum(0)))
+        loss = raw[f"{side}_draft_loss_change"] / MILLINAT
+        effects[side] = {
+            "bleu": corpus_bleu(cuts.sum(1)) - baselines[side],
             "loss": loss.mean(-1),
         }
-        reliability[place] = {
+        reliability[side] = {
             "bleu": stats.split_half_reliability_of(
                 corpus_bleu, uncut, cuts, statistics.splits, statistics.seed
             ),
@@ -185,8 +185,8 @@ def _records(heads: np.ndarray, effects: Effects, measures: Sequence[str]) -> li
             "layer": int(layer),
             "head": int(head),
             **{
-                f"{measure} {place}": effects[place][measure][i]
-                for place in effects
+                f"{measure} {side}": effects[side][measure][i]
+                for side in effects
                 for measure in measures
             },
         }
@@ -206,18 +206,18 @@ def _agreements(
     ``left_out`` has the least and the largest Spearman correlation with any one head left out,
     ``within`` that of all heads with the layer held fixed.
     """
-    resampled, found = (statistics.resamples, statistics.seed), {}
+    resampled, agreements = (statistics.resamples, statistics.seed), {}
     for measure in effects[places[0]]:
-        x, y = (effects[place][measure] for place in places)
-        both = [reliability[place][measure] for place in places]
-        found[measure] = {
+        x, y = (effects[side][measure] for side in places)
+        both = [reliability[side][measure] for side in places]
+        agreements[measure] = {
             **{method: correlation_record(x, y, method, *resampled) for method in _METHODS},
             "within": partial_record(x, y, layers, *resampled),
             "left_out": stats.spearman_without_one(x, y),
             "reliability": both,
             "ceiling": stats.correlation_ceiling(*both),
         }
-    return found
+    return agreements
 
 
 _METHODS = ("pearson", "spearman")

@@ -101,8 +101,8 @@ def _checkpoint(raw: Arrays, at: int, statistics: Statistics) -> Record:
         "kept": kept.value[:along],
         "loss": loss.value[:along],
     }
-    if (beside := sacrebleus_own(raw)) is not None:
-        record["sacrebleu"] = beside[:along]
+    if (sacrebleus := sacrebleus_own(raw)) is not None:
+        record["sacrebleu"] = sacrebleus[:along]
     for order, rows in _compared(raw, at).items():
         suffix = f"_{order}" if order else ""
         for name, numbers in ((f"kept{suffix or '_at'}", kept), (f"added_loss{suffix}", added)):
@@ -134,11 +134,11 @@ def _influences(raw: Arrays, at: int) -> dict[str, np.ndarray]:
         return {name: np.zeros(of_texts.shape[1]) for name in KEPT}
     kept = (of_texts - (bleu / bleu[0])[:, None] * of_texts[0]) / bleu[0]
     rows = _compared(raw, at)
-    found = {"importance": kept[at]}
+    influences = {"importance": kept[at]}
     if rows["random"]:
-        found["random"] = kept[rows["random"]].mean(0)
-        found["kept"] = found["importance"] - found["random"]
-    return found
+        influences["random"] = kept[rows["random"]].mean(0)
+        influences["kept"] = influences["importance"] - influences["random"]
+    return influences
 
 
 def _compared(raw: Arrays, at: int) -> dict[str, list[int]]:
@@ -202,7 +202,7 @@ def slopes(
         ``interval`` is over trainings and, of the BLEU kept, over verses, with Satterthwaite's
         degrees of freedom (``freedom``, and the standard ``error``); None of fewer than three.
     """
-    found: dict[str, Record] = {}
+    fitted: dict[str, Record] = {}
     for name, of in GROWING.items():
         lines = []
         for i, training in enumerate(trainings):
@@ -217,8 +217,8 @@ def slopes(
                 points = [pair for pair in points if pair[0]["bleu"][0] >= statistics.least_bleu]
             lines.append(points)
         if all(len(points) > 1 for points in lines):
-            found[name] = _slope(lines, of, statistics)
-    return found
+            fitted[name] = _slope(lines, of, statistics)
+    return fitted
 
 
 def _slope(
@@ -280,13 +280,15 @@ def along_training(context: Context, part: str) -> Measured:
     profile.check_training(task, seed)
     wanted = profile.checkpoints_of(task)
     points = chosen(points_of(context, seed, wanted.within), wanted)
-    found = []
+    measured = []
     for point in points:
         subject = TranslationSubject.of(profile, task, seed, **point.kept)
-        found.append(measured_at(subject, wanted, context.journal))
+        measured.append(measured_at(subject, wanted, context.journal))
     raw: Arrays = {
-        name: found[0][name] if name in SHARED else np.stack([one[name] for one in found])
-        for name in found[0]
+        name: measured[0][name]
+        if name in SHARED
+        else np.stack([training[name] for training in measured])
+        for name in measured[0]
     }
     raw |= {
         "updates": np.array([point.updates for point in points]),
@@ -315,7 +317,9 @@ def _(outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
             checkpoint["settled"] = float(scipy.stats.spearmanr(scores, importance[-1]).statistic)
         trainings.append({"seed": seed_in(part), "checkpoints": checkpoints})
         texts.append([_influences(point, at) for point in points])
-    trained = [[p["updates"] for p in one["checkpoints"] if p["updates"]] for one in trainings]
+    trained = [
+        [p["updates"] for p in training["checkpoints"] if p["updates"]] for training in trainings
+    ]
     values = {
         "shares": shares,
         "removed": statistics.removed,
@@ -323,5 +327,5 @@ def _(outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
         "n_trainings": len(trainings),
         "log_range": float(np.mean([np.ptp(np.log(updates)) for updates in trained])),
     }
-    found = slopes(trainings, statistics, texts)
-    return {**values, "slopes": found} if found else values
+    slopes_found = slopes(trainings, statistics, texts)
+    return {**values, "slopes": slopes_found} if slopes_found else values

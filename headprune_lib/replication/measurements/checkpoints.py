@@ -61,12 +61,12 @@ def points_of(context: Context, seed: int, within: bool) -> list[Point]:
     curve = read_curve(folder)
     points = [
         Point(
-            one["updates"],
-            one["epoch"],
-            np.nan if one["bleu"] is None else one["bleu"],
-            {"epoch": one["epoch"]},
+            epoch["updates"],
+            epoch["epoch"],
+            np.nan if epoch["bleu"] is None else epoch["bleu"],
+            {"epoch": epoch["epoch"]},
         )
-        for one in curve
+        for epoch in curve
     ]
     if within:
         points += _within(context, seed, folder, curve[0]["updates"])
@@ -96,7 +96,10 @@ def _validated(context: Context, seed: int, updates: list[int]) -> dict[int, flo
         return {"bleu": np.array(bleu)}
 
     units = run_units(
-        {f"{one.key} validation": lambda one=one: measure(one) for one in subjects},
+        {
+            f"{validated.key} validation": lambda validated=validated: measure(validated)
+            for validated in subjects
+        },
         context.journal,
         f"validate, training {seed}",
     ).values()
@@ -110,16 +113,16 @@ def chosen(points: list[Point], wanted: Checkpoints) -> list[Point]:
     """
     validated = [point for point in points if not np.isnan(point.bleu)]
     best = max((point.bleu for point in validated), default=np.nan)
-    found = [
+    picked = [
         min(validated, key=lambda point: abs(point.bleu / best - share)) for share in wanted.shares
     ]
-    found += [point for point in points if point.updates == 0]
-    found += [point for point in points if point.kept.get("epoch") in wanted.epochs]
+    picked += [point for point in points if point.updates == 0]
+    picked += [point for point in points if point.kept.get("epoch") in wanted.epochs]
     if wanted.every is not None:
         epochs = [point for point in points if "epoch" in point.kept]
-        found += [point for point in epochs if point.kept["epoch"] % wanted.every == 0]
-        found.append(epochs[-1])
-    by_updates = {point.updates: point for point in found}
+        picked += [point for point in epochs if point.kept["epoch"] % wanted.every == 0]
+        picked.append(epochs[-1])
+    by_updates = {point.updates: point for point in picked}
     return [by_updates[updates] for updates in sorted(by_updates)]
 
 

@@ -82,8 +82,8 @@ class Scored:
         """On resampled texts, the same for all masks."""
         *masks, texts, k = self.counts.shape
         flat = self.counts.reshape(-1, texts, k)
-        found = stats.bootstrap_scores(self.of, flat, draws.resamples, draws.seed)
-        return Drawn(self.scores, found.reshape(-1, *masks))
+        resampled = stats.bootstrap_scores(self.of, flat, draws.resamples, draws.seed)
+        return Drawn(self.scores, resampled.reshape(-1, *masks))
 
 
 def score_of(raw: Arrays) -> Score:
@@ -221,15 +221,15 @@ def parts_of_orders(parts: Iterable[str]) -> dict[str, list[str]]:
 
 def _by_order(outcomes: Outcomes, way: str = "") -> dict[str, Scored]:
     """Order -> the outcomes of its runs, and of the first training's by importance."""
-    found = {
+    curves = {
         order: joined([scored(outcomes[part], way) for part in parts])
         for order, parts in parts_of_orders(outcomes).items()
     }
     of_encoder = "labels" in next(iter(outcomes.values()))
-    if IMPORTANCE in outcomes and (of_encoder or len(found[IMPORTANCE].counts) > 1):
-        every = found[IMPORTANCE]
-        found[MAIN] = dataclasses.replace(every, counts=every.counts[:1])
-    return found
+    if IMPORTANCE in outcomes and (of_encoder or len(curves[IMPORTANCE].counts) > 1):
+        every = curves[IMPORTANCE]
+        curves[MAIN] = dataclasses.replace(every, counts=every.counts[:1])
+    return curves
 
 
 def read_curves(outcomes: Outcomes, statistics: Statistics) -> Curves:
@@ -286,5 +286,5 @@ def _of_encoder(raws: list[Arrays], n_runs: int) -> dict[str, Any]:
     def runs(name: str) -> np.ndarray:
         return np.concatenate([raw[name] for raw in raws])[:n_runs]
 
-    found = {"names": [str(run) for run in runs("names")], "log_loss": runs("log_loss").mean(0)}
-    return found | ({"accuracy": runs("correct").mean((0, 2))} if "metric" in raws[0] else {})
+    columns = {"names": [str(run) for run in runs("names")], "log_loss": runs("log_loss").mean(0)}
+    return columns | ({"accuracy": runs("correct").mean((0, 2))} if "metric" in raws[0] else {})

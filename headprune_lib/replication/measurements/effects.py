@@ -122,12 +122,12 @@ class Bleu:
         drawn = stats.bootstrap_scores(
             corpus_bleu, counts[None], self.baseline_resamples, self.seed
         )
-        beside = sacrebleus_own(raw)
+        sacrebleus = sacrebleus_own(raw)
         return {
             "bleu": float(corpus_bleu(counts.sum(0))),
             "bleu_interval": interval_record(drawn[:, 0]),
             "draft_loss": raw["draft_loss_uncut"].mean() / MILLINAT,
-            **({} if beside is None else {"sacrebleu": beside[0]}),
+            **({} if sacrebleus is None else {"sacrebleu": sacrebleus[0]}),
         }
 
     def changes(self, raw: Arrays, rows: np.ndarray) -> Columns:
@@ -139,7 +139,7 @@ class Bleu:
         uncut, cuts = all_counts(raw)
         change = stats.paired_bootstrap(corpus_bleu, uncut, cuts[rows], self.resamples, self.seed)
         error = (change.high - change.low) / (2 * stats.Z95)
-        found: Columns = {
+        columns_out: Columns = {
             "delta": change.value,
             "interval": np.stack([change.low, change.high], -1),
             "p": change.p,
@@ -153,9 +153,9 @@ class Bleu:
             * error,
             "changed": (raw["counts_change"][rows] != 0).any(-1).sum(-1),
         }
-        if (beside := sacrebleus_own(raw)) is not None:
-            found["delta_sacrebleu"] = beside[1 + rows] - beside[0]
-        return found
+        if (sacrebleus := sacrebleus_own(raw)) is not None:
+            columns_out["delta_sacrebleu"] = sacrebleus[1 + rows] - sacrebleus[0]
+        return columns_out
 
     def resampled(self, raw: Arrays, resamples: int, seed: int) -> np.ndarray:
         """Changes of BLEU (resamples, cuts) on resampled verses, the same for all cuts."""
@@ -207,8 +207,8 @@ def effect_records(raw: Arrays, metric: Metric) -> list[dict[str, Any]]:
             **({"delta_loss_p": loss.p} if isinstance(metric, Accuracy) else {}),
         }
         for i, row in enumerate(rows):
-            place = dict(zip(("kind", "layer", "head"), heads[row], strict=True))
-            records.append({**place, **{name: column[i] for name, column in columns.items()}})
+            head = dict(zip(("kind", "layer", "head"), heads[row], strict=True))
+            records.append({**head, **{name: column[i] for name, column in columns.items()}})
     return records
 
 
@@ -219,8 +219,12 @@ def counts(records: list[dict[str, Any]], metric: Metric) -> dict[str, Any]:
     """
     kinds = dict.fromkeys(record["kind"] for record in records)
     if isinstance(metric, Bleu):
-        own = {kind: [r for r in records if r["kind"] == kind] for kind in KINDS if kind in kinds}
-        return {kind: _counts(some, metric.alpha) for kind, some in {**own, "all": records}.items()}
+        by_kind = {
+            kind: [r for r in records if r["kind"] == kind] for kind in KINDS if kind in kinds
+        }
+        return {
+            kind: _counts(some, metric.alpha) for kind, some in {**by_kind, "all": records}.items()
+        }
     return {
         **_counts(records, metric.alpha),
         # a loss that grows is lost
@@ -255,8 +259,8 @@ def one_by_one_scores(raw: Arrays) -> HeadTensors:
         }
         layers, width = (max(ends) + 1 for ends in zip(*places, strict=True))
         grid = torch.full((layers, width), torch.nan, dtype=torch.float64)
-        for place, cost in places.items():
-            grid[place] = float(cost)
+        for cut, cost in places.items():
+            grid[cut] = float(cost)
         scores[kind] = grid
     return scores
 

@@ -128,7 +128,9 @@ class _Translation(_Reading):
         self, profile: Profile, task: str, own: Own, texts: Sequence[str], *, registered: bool
     ) -> Origins:
         read = [TRANSLATION_TASKS[name] for name in texts]
-        data = [one.registered if registered else one.checksums for one in read]
+        data = [
+            texts_read.registered if registered else texts_read.checksums for texts_read in read
+        ]
         trained = profile.translator(task, profile.model_of(task))
         recipes = {
             f"seed {seed}": full_recipe(task, trained, seed, final=True, registered=registered)
@@ -169,8 +171,8 @@ class _Language(_Reading):
 
     def committed(self, profile: Profile, task: str) -> tuple[Profile, bool]:
         model = profile.language_model
-        own = task in OWN_TEXTS or bool(LANGUAGE_MODELS[model].given)
-        return load_profile(profile.name, language_task=task, language_model=model), not own
+        own_text = task in OWN_TEXTS or bool(LANGUAGE_MODELS[model].given)
+        return load_profile(profile.name, language_task=task, language_model=model), not own_text
 
     def weights_at_hand(self, profile: Profile, task: str, run: dict[str, Any]) -> Path | None:
         return None  # nobody trains these: a signature holds the checksum of their weights
@@ -209,16 +211,16 @@ def load_for(
         ValueError: a name or value that the profile refuses (the nearest names are suggested), or a
             field that is given twice.
     """
-    given = {
+    options_given = {
         field: value
         for half in halves
         for option, value in {"task": task, **options}.items()
         for field in HALF_OF[half].options.get(option, ())
         if value is not None
     }
-    if twice := given.keys() & values.keys():
+    if twice := options_given.keys() & values.keys():
         raise ValueError(f"{', '.join(sorted(twice))}: given twice, by an option and by --set")
-    settings = load_profile(profile, **given, **values)
+    settings = load_profile(profile, **options_given, **values)
     if halves == ["translation"] and task is not None:
         settings.translator(task, settings.model_of(task))
     return settings

@@ -48,8 +48,8 @@ def head_roles(context: Context) -> Measured:
     def measure() -> Arrays:
         eager = EncoderSubject.of(context.profile, subject.seed, "eager")
         batches = eager.batches(eager.scoring).batches
-        found = means_over_queries(eager.model, batches, [*wanted.values()])
-        return {name: one["self"].numpy() for name, one in zip(wanted, found, strict=True)}
+        means = means_over_queries(eager.model, batches, [*wanted.values()])
+        return {name: mean["self"].numpy() for name, mean in zip(wanted, means, strict=True)}
 
     (raw,) = subject.compute({"roles of heads": measure}, context.journal, "what heads look at")
     plain = subject.importance(context.journal, normalize=None)["self"].numpy()

@@ -54,11 +54,11 @@ def steps_of(subject: LanguageSubject, journal: Journal, name: str) -> list[list
     Raises:
         ValueError: no criterion of this name.
     """
-    said = parse_part(name, "groups")
-    named = scored_once(said.order)
+    order_asked = parse_part(name, "groups")
+    named = scored_once(order_asked.order)
     scores = subject.scores(journal, named)
-    if said.groups:
-        return removal_units(subject.model, scores, per_group=said.groups == "per group")
+    if order_asked.groups:
+        return removal_units(subject.model, scores, per_group=order_asked.groups == "per group")
     return [[head] for head in named.ranked(scores)]
 
 

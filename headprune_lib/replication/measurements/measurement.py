@@ -77,8 +77,8 @@ class Context:
 
     def settled_under(self, prefix: str, compute: Callable[[], Arrays]) -> Arrays:
         """As :meth:`settled`, of outcomes that are stored under a prefix; given without it."""
-        found = self.settled([f"{prefix}*"], lambda: prefixed(prefix, compute()))
-        return unprefixed(prefix, found)
+        arrays = self.settled([f"{prefix}*"], lambda: prefixed(prefix, compute()))
+        return unprefixed(prefix, arrays)
 
 
 @dataclass(frozen=True)
@@ -213,12 +213,14 @@ def _given(function: Callable[..., Any], *offered: str) -> Callable[..., Any]:
         )
 
     def call(*arguments: Any) -> Any:
-        given = dict(zip(offered, arguments, strict=True))
-        return function(*(given[name] for name in named))
+        by_name = dict(zip(offered, arguments, strict=True))
+        return function(*(by_name[name] for name in named))
 
     # what it takes itself, for a measurement that is copied with its functions
-    given = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in offered]
-    call.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in offered
+    ]
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return call
 
 

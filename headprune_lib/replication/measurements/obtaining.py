@@ -62,17 +62,17 @@ class Request(NamedTuple):
             registered: with the text that committed results were measured on, whatever is at hand.
         """
         measurement, half, profile, task = self
-        own = measurement.own(profile, half, part)
+        asked = measurement.own(profile, half, part)
         parameters = {
             "task": task,
             "model": self.key.model,
             **measurement.parameters(profile, half),
             **HALF_OF[half].parameters(profile),
         }
-        values = {**own.values, "needs": {one.name: one.version for one in own.needs}}
+        values = {**asked.values, "needs": {needed.name: needed.version for needed in asked.needs}}
         texts = measurement.texts(profile, half, task)
         data, weights, recipes = HALF_OF[half].origins(
-            profile, task, own, texts, registered=registered
+            profile, task, asked, texts, registered=registered
         )
         checksums = {path: sha256 for files in data for path, sha256 in files.items()}
         return store.make_signature(
@@ -127,8 +127,8 @@ class Request(NamedTuple):
             field for of in HALF_OF.values() for some in of.options.values() for field in some
         }
         elsewhere -= {field for fields in numbers.values() for field in fields}
-        own = own_text(profile.given.get("data"))
-        elsewhere |= own.fields.keys() if own else set()
+        text = own_text(profile.given.get("data"))
+        elsewhere |= text.fields.keys() if text else set()
         left = {name: value for name, value in profile.given.items() if name not in elsewhere}
         usual = load_profile(profile.name, task=profile.task)
         for option, fields in numbers.items():
@@ -151,17 +151,17 @@ class Request(NamedTuple):
         Or with numbers greater by one: what was given may be the profile's own value.
         """
 
-        def digests(given: dict[str, Any]) -> dict[str, str] | None:
+        def digests(values: dict[str, Any]) -> dict[str, str] | None:
             try:
-                other = self._replace(profile=load_profile(self.profile.name, **given))
-                return {name: one["digest"] for name, one in other.signatures(parts).items()}
+                other = self._replace(profile=load_profile(self.profile.name, **values))
+                return {name: signed["digest"] for name, signed in other.signatures(parts).items()}
             except ValueError:  # of a number that the part cannot be measured with
                 return None
 
-        given = self.profile.given
-        without = {name: value for name, value in given.items() if name not in fields}
-        greater = {name: value + 1 if name in fields else value for name, value in given.items()}
-        return any(digests(other) != digests(given) for other in (without, greater))
+        values = self.profile.given
+        without = {name: value for name, value in values.items() if name not in fields}
+        greater = {name: value + 1 if name in fields else value for name, value in values.items()}
+        return any(digests(other) != digests(values) for other in (without, greater))
 
     def check_parts(self, names: Sequence[str]) -> None:
         """Raises ValueError for a part that the measurement does not have."""
@@ -175,8 +175,8 @@ class Request(NamedTuple):
                 raise ValueError(
                     f"{measurement.name} has no parts such as {name!r}; leave out --by"
                 )
-            if half == "translation" and (found := re.search(r"(?:^| )training (\d+)$", name)):
-                profile.check_training(task, int(found[1]))
+            if half == "translation" and (match := re.search(r"(?:^| )training (\d+)$", name)):
+                profile.check_training(task, int(match[1]))
 
     def as_asked(self) -> tuple[Profile, bool, list[str]]:
         """What a run that asks for fewer test texts than its profile has needs of a result.
@@ -340,19 +340,19 @@ def _measured(
             one is. So seconds of parts that are measured side by side add up to the whole.
     """
     measurement, half, profile, task = request
-    needs = {one.name: one for one in measurement.own(profile, half, part).needs}
+    needs = {needed.name: needed for needed in measurement.own(profile, half, part).needs}
 
     def get(name: str, parts: Sequence[str] | None = None) -> Result:
         return obtain(request._replace(measurement=needs[name]), parts=parts)
 
-    found = measurement.measure(Context(half, profile, task, journal, get), part)
+    measured = measurement.measure(Context(half, profile, task, journal, get), part)
     until = time.perf_counter() + journal.resumed_seconds
     seconds, since[0] = until - since[0], until
     devices = everywhere(store.computing_on, profile.device)
     provenance = store.provenance(command, seconds, devices)
-    runs = store.plain(found.runs, "runs")
-    return Part(signature, runs, provenance, found.raw), {
-        name: getattr(found, name) for name in _ABOUT
+    runs = store.plain(measured.runs, "runs")
+    return Part(signature, runs, provenance, measured.raw), {
+        name: getattr(measured, name) for name in _ABOUT
     }
 
 
@@ -389,7 +389,7 @@ def _usable(
         if name in signatures:
             stays = not fresh and part.signature.get("digest") == signatures[name]["digest"]
         else:
-            stays = all(_shared(part.signature) == one for one in shared)
+            stays = all(_shared(part.signature) == other for other in shared)
         # a file that is gone was damaged, and set aside
         if stays and part_path(request.key.path(root), name).exists():
             usable[name] = part
@@ -400,15 +400,15 @@ def _usable(
 
 def _readable(parts: Mapping[str, Part]) -> dict[str, Part]:
     """The parts whose outcomes can be read; those of the others are set aside, with a warning."""
-    found = {}
+    readable = {}
     for name, part in parts.items():
         try:
             _ = part.raw
         except ResultDamaged as error:
             warnings.warn(str(error), stacklevel=3)
         else:
-            found[name] = part
-    return found
+            readable[name] = part
+    return readable
 
 
 def _shared(signature: Mapping[str, Any]) -> list[Any]:
@@ -437,21 +437,21 @@ def check_weights(request: Request, name: str, part: Part) -> None:
     for run in part.runs:
         measured = run.get("weights_sha256")
         path = HALF_OF[half].weights_at_hand(profile, task, run) if measured else None
-        if path is None or (found := sha256_of(path)) == measured:
+        if path is None or (digest := sha256_of(path)) == measured:
             continue
-        told = (
-            f"{path} has SHA-256 {found}, and part {name} of {'/'.join(request.key)} was measured "
+        message = (
+            f"{path} has SHA-256 {digest}, and part {name} of {'/'.join(request.key)} was measured "
             f"on {measured}"
         )
         usual = request.parts
         command = request.command(None if name in usual else [*usual, name])
         if path.parent == models_root():
             raise OtherWeights(
-                f"{told}: put the committed file back (`git checkout`), or measure again with: "
+                f"{message}: put the committed file back (`git checkout`), or measure again with: "
                 f"{command}"
             )
         warnings.warn(
-            f"{told}: two trainings by one recipe, which another machine does not end with the "
+            f"{message}: two trainings by one recipe, which another machine does not end with the "
             f"same weights. To measure the one at hand: {command}",
             stacklevel=2,
         )

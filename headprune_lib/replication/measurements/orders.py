@@ -97,10 +97,10 @@ def orders_of(context: Context, name: str, main: Subject, kind: str | None = Non
     def orders() -> Arrays:
         if name == RANDOM:
             heads = ranked(main)
-            found = [random_order(heads, int(draw)) for draw, _ in runs]
+            head_orders = [random_order(heads, int(draw)) for draw, _ in runs]
         else:
-            found = [ranked(subject) for _, subject in runs]
-        return {"order": np.stack([heads_array(heads) for heads in found])}
+            head_orders = [ranked(subject) for _, subject in runs]
+        return {"order": np.stack([heads_array(heads) for heads in head_orders])}
 
     runs = [(str(main.seed), main)]
     if name == RANDOM:

@@ -52,18 +52,18 @@ def precision(context: Context) -> Measured:
     names = [f"{share:.0%} masked" for share in SHARES]
     masks = dict(zip(names, masks_along(subject, order, SHARES), strict=True))
     prepared = subject.batches(subject.tested(EXAMPLES))
-    found = {}
+    by_precision = {}
     for name, half in PRECISIONS.items():
         units = {
             f"{name} {share}": partial(_outcomes, subject, prepared, mask, half)
             for share, mask in masks.items()
         }
         done = subject.compute(units, context.journal, f"masks in {name}")
-        found[name] = {what: np.stack([unit[what] for unit in done]) for what in done[0]}
-    alike = found["float32"]["answer"] == found["bfloat16"]["answer"]
+        by_precision[name] = {what: np.stack([unit[what] for unit in done]) for what in done[0]}
+    alike = by_precision["float32"]["answer"] == by_precision["bfloat16"]["answer"]
     raw: Arrays = {"shares": np.array(SHARES), "scores": scores["float32"]["self"].numpy()}
     raw |= {"scores bfloat16": scores["bfloat16"]["self"].numpy(), "alike bfloat16": alike}
-    for precision, outcomes in found.items():
+    for precision, outcomes in by_precision.items():
         raw[f"correct {precision}"] = outcomes["correct"]
         raw[f"loss {precision}"] = millinats(outcomes["loss"])
     return subject.measured(raw, n_examples=len(subject.tested(EXAMPLES)))

@@ -43,14 +43,14 @@ def read_name(name: str) -> Candidate:
     """
     try:
         epochs, _, rate, _, size = name.split()
-        found = Candidate(epochs=int(epochs), learning_rate=float(rate), batch_size=int(size))
+        candidate = Candidate(epochs=int(epochs), learning_rate=float(rate), batch_size=int(size))
     except ValueError as error:
         raise ValueError(
             f"{name!r} is no recipe: give one as '10 epochs 0.0001 batch 32'"
         ) from error
-    if name_of(found) != name:
-        raise ValueError(f"{name!r} is no recipe: write it as {name_of(found)!r}")
-    return found
+    if name_of(candidate) != name:
+        raise ValueError(f"{name!r} is no recipe: write it as {name_of(candidate)!r}")
+    return candidate
 
 
 def _finetuning(profile: Profile, part: str) -> Finetuning:
@@ -69,10 +69,10 @@ def recipes(context: Context, part: str) -> Measured:
     """Answers to held-out training examples, and their losses, after a training by the recipe."""
     profile, metric = context.profile, TASKS[context.task].metric
     held_out = tuning.last_examples(profile)
-    found = tuning.outcomes(profile, _finetuning(profile, part), held_out, context.journal)
+    answers = tuning.outcomes(profile, _finetuning(profile, part), held_out, context.journal)
     raw = {
-        "correct": found["correct"],
-        "loss": millinats(found["loss"]),
+        "correct": answers["correct"],
+        "loss": millinats(answers["loss"]),
         "labels": np.array(held_out.labels, np.int8),
         "metric": np.array(metric),
     }
@@ -93,7 +93,7 @@ def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
     Of each its score and log-loss (nats), and its score minus that of the shortest one.
     """
     candidates = sorted(map(read_name, outcomes), key=dataclasses.astuple)
-    raws = [outcomes[name_of(one)] for one in candidates]
+    raws = [outcomes[name_of(candidate)] for candidate in candidates]
     score, labels = score_of(raws[0]), raws[0]["labels"]
     counts = score.counts(np.stack([raw["correct"] for raw in raws]), labels)
     losses = np.stack([raw["loss"] for raw in raws]) / MILLINAT
@@ -108,7 +108,7 @@ def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
     return {
         "recipes": [
             {
-                **dataclasses.asdict(one),
+                **dataclasses.asdict(candidate),
                 "score": float(reached[i]),
                 "interval": interval_record(drawn[:, i]),
                 "accuracy": float(raws[i]["correct"].mean()),
@@ -116,6 +116,6 @@ def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
                 "log_loss_interval": interval_record(drawn_losses[:, i]),
                 "gain": difference_record(reached[i] - reached[0], drawn[:, i] - drawn[:, 0]),
             }
-            for i, one in enumerate(candidates)
+            for i, candidate in enumerate(candidates)
         ]
     }

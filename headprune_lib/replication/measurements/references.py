@@ -59,10 +59,10 @@ class _Forced:
     def losses(self) -> np.ndarray:
         """(n,) the sum over each reference's pieces in nats, in the pairs' own order."""
         with torch.inference_mode():
-            found = [
+            per_batch = [
                 cross_entropy(self.model(**without_labels(batch)), batch) for batch in self.batches
             ]
-        return np.concatenate([loss.cpu().numpy() for loss in found])[self.back]
+        return np.concatenate([loss.cpu().numpy() for loss in per_batch])[self.back]
 
     def pieces(self) -> np.ndarray:
         """(n,) pieces of each reference."""
@@ -80,10 +80,10 @@ def rounded_losses(
         the change to five binary digits; ``reference_pieces`` (n,); all in the pairs' own order.
     """
     every = {"uncut": ones_mask(subject.model), **masks}
-    found = reference_losses(subject, pairs, every, journal)
-    loss = np.rint(MILLINAT * found["loss"])
+    measured = reference_losses(subject, pairs, every, journal)
+    loss = np.rint(MILLINAT * measured["loss"])
     return {
         "reference_loss_uncut": loss[0].astype(np.int32),
         "reference_loss_change": np.rint(coarse(loss[1:] - loss[0])).astype(np.int32),
-        "reference_pieces": found["pieces"].astype(np.int16),
+        "reference_pieces": measured["pieces"].astype(np.int16),
     }

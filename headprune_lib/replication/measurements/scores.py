@@ -200,8 +200,8 @@ def stability(context: Context, part: str) -> Measured:
             texts[domain] = TASKS[domain].split("test", profile.data).first(profile.n_domain)
         raw["effect"] = effect_of(context.get("one_head").raw)
     for name, examples in texts.items():
-        found = scores_on(subject, named, examples, context.journal)
-        raw[f"scores {name}"] = found["self"].numpy()
+        scores = scores_on(subject, named, examples, context.journal)
+        raw[f"scores {name}"] = scores["self"].numpy()
     raw["texts"] = np.array([*texts])
     return subject.measured(
         raw,
@@ -241,7 +241,7 @@ def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Resamples
 
     def partial(scores: np.ndarray, effect: np.ndarray, *given: np.ndarray) -> dict[str, Any]:
         layers = np.broadcast_to(np.arange(len(scores))[:, None], scores.shape)
-        x, y, groups, *fixed = (one.ravel() for one in (scores, effect, layers, *given))
+        x, y, groups, *fixed = (values.ravel() for values in (scores, effect, layers, *given))
         return partial_record(x, y, groups, *resampled, given=fixed)
 
     home = {
@@ -250,11 +250,11 @@ def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Resamples
         if parse_part(name).curve == order
     }
     trainings = [
-        {"seeds": [one, other], **ranked(home[one], home[other])}
-        for one, other in itertools.combinations(sorted(home), 2)
+        {"seeds": [seed, other], **ranked(home[seed], home[other])}
+        for seed, other in itertools.combinations(sorted(home), 2)
     ]
     known = [pair["r"] for pair in trainings if pair["r"] is not None]
-    found: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "domains": {},
         "trainings": trainings,
         "mean_trainings": float(np.mean(known)) if known else None,
@@ -263,13 +263,16 @@ def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Resamples
         "given_both": None,
     }
     if order not in outcomes:  # on a further training alone
-        return found
-    effect, ((_, own), *others) = outcomes[order]["effect"], _scores(outcomes[order])
-    found["domains"] = {name: ranked(own, scores) for name, scores in others}
-    found["effect"], found["given_layer"] = ranked(own, effect), partial(own, effect)
+        return summary
+    effect, ((_, home_scores), *others) = outcomes[order]["effect"], _scores(outcomes[order])
+    summary["domains"] = {name: ranked(home_scores, scores) for name, scores in others}
+    summary["effect"], summary["given_layer"] = (
+        ranked(home_scores, effect),
+        partial(home_scores, effect),
+    )
     if PLAIN in outcomes and scored_once(order).criterion.name != "importance":
-        found["given_both"] = partial(own, effect, _scores(outcomes[PLAIN])[0][1])
-    return found
+        summary["given_both"] = partial(home_scores, effect, _scores(outcomes[PLAIN])[0][1])
+    return summary
 
 
 def _scores(raw: Arrays) -> list[tuple[str, np.ndarray]]:
@@ -337,13 +340,13 @@ def scoring_examples(context: Context, part: str) -> Measured:
     wide = dataclasses.replace(context.profile, n_scoring=n_pool(context.profile))
     pool = dataclasses.replace(subject, profile=wide)
     pool.check_apart()
-    texts, found = tested(subject), []
+    texts, per_training = tested(subject), []
     for n, draw, sentences in drawn(pool.scoring):
         scores = scores_on(subject, named, sentences, context.journal)
         order = rank_heads(scores)[:: -1 if named.reverse else 1]
         masks = masks_along(subject, order, COMPARED)
         outcomes = outcomes_under(subject, masks, texts, context.journal)
-        found.append(
+        per_training.append(
             {
                 "n": n,
                 "draw": draw,
@@ -355,7 +358,9 @@ def scoring_examples(context: Context, part: str) -> Measured:
             }
         )
     metric = TASKS[context.profile.task].metric
-    raw: Arrays = {name: np.stack([one[name] for one in found]) for name in found[0]}
+    raw: Arrays = {
+        name: np.stack([arrays[name] for arrays in per_training]) for name in per_training[0]
+    }
     raw |= {
         "shares": np.array(COMPARED),
         "labels": np.array(texts.labels, np.int8),
@@ -383,13 +388,16 @@ def _of_sizes(raw: Arrays, statistics: Resamples) -> list[dict[str, Any]]:
     for n, draw in itertools.product(sizes, range(DRAWS)):
         name = further_training(draw, str(n))
         outcomes[name], runs[name] = _run(raw, n, draw), [{"seed": draw}]
-    own = contrasts.Statistics(statistics.resamples, statistics.seed)
-    orders, followed = contrasts.values_of(outcomes, runs, own)["orders"], follow(outcomes, runs)
+    settings = contrasts.Statistics(statistics.resamples, statistics.seed)
+    orders, followed = (
+        contrasts.values_of(outcomes, runs, settings)["orders"],
+        follow(outcomes, runs),
+    )
     whole = followed[str(sizes[-1])]
-    found = []
+    rows = []
     for n in sizes:
-        lost = contrast(whole, followed[str(n)], whole.trainings, own)
-        found.append(
+        lost = contrast(whole, followed[str(n)], whole.trainings, settings)
+        rows.append(
             {
                 "n": n,
                 **_ranks(raw, n, statistics),
@@ -399,7 +407,7 @@ def _of_sizes(raw: Arrays, statistics: Resamples) -> list[dict[str, Any]]:
                 "loss_lost": lost["loss"],
             }
         )
-    return found
+    return rows
 
 
 def _run(raw: Arrays, n: int, draw: int) -> Arrays:
@@ -416,14 +424,14 @@ def _run(raw: Arrays, n: int, draw: int) -> Arrays:
 def _ranks(raw: Arrays, n: int, statistics: Resamples) -> dict[str, Any]:
     """Rank correlations of the draws with all sentences, resampled over draws and heads."""
     flat = raw["scores"].reshape(len(raw["n"]), -1)
-    own, whole = flat[raw["n"] == n], flat[raw["n"] == raw["n"].max()][0]
-    each = [_spearman(scores, whole) for scores in own]
+    draws, whole = flat[raw["n"] == n], flat[raw["n"] == raw["n"].max()][0]
+    each = [_spearman(scores, whole) for scores in draws]
     generator = np.random.default_rng([statistics.seed, n])
     heads = generator.integers(0, flat.shape[1], (statistics.resamples, flat.shape[1]))
-    again = np.stack([_spearman(scores[heads], whole[heads]) for scores in own], axis=1)
-    chosen = generator.integers(0, len(own), (statistics.resamples, len(own)))
+    again = np.stack([_spearman(scores[heads], whole[heads]) for scores in draws], axis=1)
+    chosen = generator.integers(0, len(draws), (statistics.resamples, len(draws)))
     means = np.take_along_axis(again, chosen, axis=1).mean(1)
-    pairs = [_spearman(own[i], own[j]) for i in range(len(own)) for j in range(i)]
+    pairs = [_spearman(draws[i], draws[j]) for i in range(len(draws)) for j in range(i)]
     return {
         "with_all": {"value": float(np.mean(each)), "interval": interval_record(means)},
         "each": [float(r) for r in each],

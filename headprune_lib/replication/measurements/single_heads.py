@@ -111,11 +111,11 @@ def _without_each(half: Half, statistics: OneHeadStatistics, raw: Arrays) -> dic
     drawn = metric.resampled(raw, draws.resamples, draws.seed)
     removable = {}
     for kind in dict.fromkeys(record["kind"] for record in records):
-        own = [record for record in records if record["kind"] == kind]
-        change = np.array([record["delta"] for record in own])
-        low, high = np.array([record["interval"] for record in own]).T
+        of_kind = [record for record in records if record["kind"] == kind]
+        change = np.array([record["delta"] for record in of_kind])
+        low, high = np.array([record["interval"] for record in of_kind]).T
         # records are grouped by kind, outcomes as the model has its layers
-        heads = heads_array((kind, record["layer"], record["head"]) for record in own)
+        heads = heads_array((kind, record["layer"], record["head"]) for record in of_kind)
         rows = rows_of(heads, raw["heads"])
         removable[kind] = removable_record(change, low, high, drawn[:, rows], metric.delta, draws)
     return {
@@ -151,7 +151,7 @@ def all_but_one(context: Context) -> Measured:
 def _(half: Half, outcomes: Outcomes, statistics: Metric) -> dict[str, Any]:
     """``layers`` has the best head of each, ``heads`` every head of an encoder."""
     raw = outcomes[OUTCOMES]
-    found = {
+    summary = {
         "baseline": statistics.baseline(raw),
         "layers": effect_records(_rows(raw, best_of_layers(raw)), statistics),
         "chosen_on": "test",
@@ -159,8 +159,8 @@ def _(half: Half, outcomes: Outcomes, statistics: Metric) -> dict[str, Any]:
     if half == "encoder":
         shown = ("layer", "head", "delta", "interval")
         records = effect_records(raw, statistics)
-        found["heads"] = [{name: record[name] for name in shown} for record in records]
-    return found
+        summary["heads"] = [{name: record[name] for name in shown} for record in records]
+    return summary
 
 
 def best_of_layers(raw: Arrays) -> np.ndarray:
@@ -182,7 +182,7 @@ def best_of_layers(raw: Arrays) -> np.ndarray:
 
 def _rows(raw: Arrays, rows: np.ndarray) -> Arrays:
     """The outcomes of some cuts alone."""
-    return {name: one[rows] if name in _OF_CUTS else one for name, one in raw.items()}
+    return {name: values[rows] if name in _OF_CUTS else values for name, values in raw.items()}
 
 
 def _chosen_on_test_too(profile: Profile) -> bool:
@@ -245,13 +245,13 @@ def _alone(subject: EncoderSubject, heads: np.ndarray, journal: Journal) -> Arra
     """As a sweep, of these heads (layer, head) alone: each is kept as the only one of its layer."""
     masks = all_but_one_masks(subject.model)
     named = {f"only {layer} {head}": masks["self", layer, head] for layer, head in heads.tolist()}
-    found = subject.outcomes(
+    answers = subject.outcomes(
         {UNCUT: ones_mask(subject.model), **named},
         subject.test,
         journal,
         f"the best of each layer, {len(subject.test)} sentences",
     )
-    correct, loss = found["correct"], found["loss"]
+    correct, loss = answers["correct"], answers["loss"]
     return {
         "heads": heads,
         **compact(correct[0], correct[1:], loss[0], loss[1:]),

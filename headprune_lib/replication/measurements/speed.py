@@ -37,12 +37,12 @@ _VARIANTS = ("unpruned", "pruned")
 
 def _of_device(profile: Profile) -> dict[str, Any]:
     """Times are of a device; and of fewer sentences where there are fewer."""
-    found = {"n_scoring": profile.n_scoring, **vars(profile.speed)}
+    parameters = {"n_scoring": profile.n_scoring, **vars(profile.speed)}
     if profile.n_examples is not None and profile.n_examples < profile.speed.n_sentences:
-        found["n_examples"] = profile.n_examples
+        parameters["n_examples"] = profile.n_examples
     if torch.device(profile.device).type != "cpu":
-        found["device"] = torch.device(profile.device).type
-    return found
+        parameters["device"] = torch.device(profile.device).type
+    return parameters
 
 
 @measurement("speed", version=1, parameters=_of_device)
@@ -51,8 +51,8 @@ def speed(context: Context) -> Measured:
     profile, journal, raw = context.profile, context.journal, {}
     subject = EncoderSubject.of(profile)
     for name, pair in timed_pairs(subject, rank_heads(subject.importance(journal))).items():
-        own = name == "finetuned"
-        batches = _texts(subject) if own else _random_ids(profile, pair["unpruned"])
+        is_finetuned = name == "finetuned"
+        batches = _texts(subject) if is_finetuned else _random_ids(profile, pair["unpruned"])
         raw |= context.settled(
             [f"{name}/{what}" for what in ("seconds", "n_sentences", "file", "memory")],
             partial(_of_a_machine, pair, batches, profile, journal, name),
@@ -105,13 +105,13 @@ def _texts(subject: EncoderSubject) -> Padded:
     profile = subject.profile
     tokenizer, prepared = load_tokenizer(profile.model), {}
     for size in profile.speed.batch_sizes:
-        made = make_batches(
+        batched = make_batches(
             tokenizer,
             subject.test.first(profile.speed.n_sentences),
             size,
             profile.finetuning.max_length,
         )
-        prepared[size] = [without_labels(batch) for batch in made.batches]
+        prepared[size] = [without_labels(batch) for batch in batched.batches]
     return prepared
 
 
@@ -181,25 +181,25 @@ def _of_a_machine(
     pair: dict[str, nn.Module], batches: Padded, profile: Profile, journal: Journal, name: str
 ) -> Arrays:
     """What :func:`_timed` gives, and the sizes of files and memory."""
-    found = _timed(pair, batches, profile, journal, name)
+    timed = _timed(pair, batches, profile, journal, name)
     key = f"{name} sizes"
     title = f"size and memory, {name}"
     sizes = run_units({key: lambda: _sizes(pair, batches)}, journal, title, here=True)[key]
-    return found | {f"{name}/{what}": value for what, value in sizes.items()}
+    return timed | {f"{name}/{what}": value for what, value in sizes.items()}
 
 
 def _sizes(pair: dict[str, nn.Module], batches: Padded) -> Arrays:
     """Bytes of the saved file and peak memory of a process."""
-    found: dict[str, list[int]] = {"file": [], "memory": []}
+    sizes: dict[str, list[int]] = {"file": [], "memory": []}
     size = max(s for s in batches if s <= 16)
     length = max(batch["input_ids"].shape[1] for batch in batches[size])
     for variant in _VARIANTS:
         model = pair[variant]
         with tempfile.TemporaryDirectory() as folder:
             save_pruned(model, Path(folder) / variant)
-            found["file"].append((Path(folder) / variant / "model.safetensors").stat().st_size)
-            found["memory"].append(_peak_memory(Path(folder) / variant, size, length))
-    return {name: np.array(values) for name, values in found.items()}
+            sizes["file"].append((Path(folder) / variant / "model.safetensors").stat().st_size)
+            sizes["memory"].append(_peak_memory(Path(folder) / variant, size, length))
+    return {name: np.array(values) for name, values in sizes.items()}
 
 
 def attention_parameters(model: nn.Module) -> int:

@@ -53,11 +53,11 @@ def shared_ngrams(train: Texts, test: Texts, n: int = _OVERLAP) -> np.ndarray:
         words = normalise(text).split()
         return {tuple(words[i : i + n]) for i in range(len(words) - n + 1)}
 
-    found = np.zeros(len(test), bool)
+    is_shared = np.zeros(len(test), bool)
     for known, texts in ((train.sources, test.sources), (train.targets, test.targets)):
-        seen = set().union(*map(ngrams, known))
-        found |= np.array([not seen.isdisjoint(ngrams(text)) for text in texts])
-    return found
+        known_ngrams = set().union(*map(ngrams, known))
+        is_shared |= np.array([not known_ngrams.isdisjoint(ngrams(text)) for text in texts])
+    return is_shared
 
 
 # --- search ---------------------------------------------------------------------------------------
@@ -121,19 +121,19 @@ def _(outcomes: Outcomes, statistics: QualityStatistics) -> dict[str, Any]:
     """BLEU and chrF by way of search (``beam 1``, ``beam 5``), the learning curve, and samples."""
     raw = outcomes[OUTCOMES]
     sources, references, overlap = raw["sources"], raw["references"], raw["overlap"]
-    found = {}
+    by_beams = {}
     for beams in BEAMS:
-        made = raw[f"beam {beams}"]
-        bleu = Scored(sentence_counts(made.tolist(), references.tolist()), corpus_bleu)
-        found[f"beam {beams}"] = {
+        translations = raw[f"beam {beams}"]
+        bleu = Scored(sentence_counts(translations.tolist(), references.tolist()), corpus_bleu)
+        by_beams[f"beam {beams}"] = {
             "bleu": float(bleu.scores),
             "bleu_interval": bleu.drawn(statistics).interval,
             "bleu_without_overlap": float(corpus_bleu(bleu.counts[~overlap].sum(0))),
-            "chrf": sacrebleu.corpus_chrf(made.tolist(), [references.tolist()]).score,
+            "chrf": sacrebleu.corpus_chrf(translations.tolist(), [references.tolist()]).score,
         }
     greedy = raw["beam 1"]
     return {
-        **found,
+        **by_beams,
         "n": len(references),
         "n_overlap": int(overlap.sum()),
         "signature": signature(),
@@ -164,20 +164,20 @@ def search(context: Context) -> Measured:
     rises most, and each layer reduced to its best head.
     """
     subject = TranslationSubject.of(context.profile, context.task)
-    found = first_verses(context.get("one_head").raw, context.profile.n_verses)
-    cut, alone = costly_heads(found), heads_in(context.get("best_heads").raw["heads"])
-    one, but_one = one_head_masks(subject.model), all_but_one_masks(subject.model)
+    verses = first_verses(context.get("one_head").raw, context.profile.n_verses)
+    cut, alone = costly_heads(verses), heads_in(context.get("best_heads").raw["heads"])
+    without_one, but_one = one_head_masks(subject.model), all_but_one_masks(subject.model)
     masks = {
         "none": ones_mask(subject.model),
-        **{f"without {head}": one[head] for head in cut},
+        **{f"without {head}": without_one[head] for head in cut},
         **{f"only {head}": but_one[head] for head in alone},
     }
     pairs = measured_on(subject.split("test").first(_VERSES))
 
     def counted(mask: HeadTensors, beams: int) -> Arrays:
         with masked_heads(subject.model, mask):
-            made = subject.translator.translate(pairs.sources, beams=beams)
-        return {"counts": pack(sentence_counts(made, pairs.targets))}
+            translations = subject.translator.translate(pairs.sources, beams=beams)
+        return {"counts": pack(sentence_counts(translations, pairs.targets))}
 
     units = {
         f"beam {beams} {name}": partial(counted, mask, beams)

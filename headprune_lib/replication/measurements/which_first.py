@@ -164,7 +164,7 @@ def shuffled_within(values: torch.Tensor, draw: int) -> torch.Tensor:
     """(layer, head) with the heads of each layer in another order."""
     generator = torch.Generator().manual_seed(draw)
     places = [torch.randperm(values.shape[1], generator=generator) for _ in values]
-    return torch.stack([row[place] for row, place in zip(values, places, strict=True)])
+    return torch.stack([row[order] for row, order in zip(values, places, strict=True)])
 
 
 def _chosen(context: Context, subject: Subject) -> Followed:
@@ -245,7 +245,7 @@ def which_first(context: Context, part: str) -> Measured:
     def followed() -> Arrays:
         runs = list(_runs_of(context, named.order, subject, scores))
         return {
-            "said": np.array([said for _, said in runs], np.str_),
+            "said": np.array([words for _, words in runs], np.str_),
             "order": np.stack([heads_array(heads) for heads, _ in runs]),
         }
 

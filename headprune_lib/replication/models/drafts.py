@@ -59,18 +59,18 @@ def translations_under(
         masks: kind -> ``(layer, head)`` each.
     """
     group = _Group(model, sources, drafts)
-    found: list[Translations] = []
+    translations: list[Translations] = []
     for start in range(0, len(masks), _MASKS_A_POOL):
         part = masks[start : start + _MASKS_A_POOL]
         pool: list[_Pending] = []
         for number, mask in enumerate(part):
             done, pending = _verified(model, group, mask, number)
-            found.append(done)
+            translations.append(done)
             pool += pending
         _decode(model, stacked_masks(model, part), pool, group.limits, group.marks)
         for row in pool:
-            found[start + row.mask].ids[row.sentence] = row.draft
-    return found
+            translations[start + row.mask].ids[row.sentence] = row.draft
+    return translations
 
 
 class _Group:
@@ -166,11 +166,11 @@ def mend(draft: Ids, chosen: Ids, limit: int, marks: Marks) -> tuple[Ids, int, b
     >>> mend([5, 6, 7], [5, 6, 7, 2], 9, marks), mend([5, 6, 7], [5, 8, 7, 2], 9, marks)
     (([5, 6, 7], 3, True), ([5, 8], 2, False))
     """
-    for place, (old, new) in enumerate(zip([*draft, marks.end], chosen, strict=True)):
-        if place >= limit or new in (marks.end, marks.pad):  # generation stops at either
-            return draft[:place], place, True
+    for position, (old, new) in enumerate(zip([*draft, marks.end], chosen, strict=True)):
+        if position >= limit or new in (marks.end, marks.pad):  # generation stops at either
+            return draft[:position], position, True
         if old != new:
-            return [*draft[:place], new], place + 1, place + 1 >= limit
+            return [*draft[:position], new], position + 1, position + 1 >= limit
     raise AssertionError("the last choice is the end mark or a disagreement")
 
 
@@ -227,9 +227,9 @@ class _Pending:
 
     def grow(self, piece: int, limit: int, marks: Marks) -> bool:
         """Take the next piece, or the one that is certain; False once the sentence has ended."""
-        place = len(self.draft)
-        if place < self.stands:
-            piece = self.certain[place]
+        position = len(self.draft)
+        if position < self.stands:
+            piece = self.certain[position]
         self.ended = self.ended or piece in (marks.end, marks.pad)  # generation stops at either
         if not self.ended:
             self.draft.append(piece)
@@ -262,7 +262,7 @@ def _decode(
             row.certain, row.draft = row.draft, row.draft[:common]
         cache = _cache(model, rows, room=max(limits[row.sentence] for row in rows) + 1)
         while rows:
-            given = {
+            inputs = {
                 "encoder_outputs": BaseModelOutput(torch.stack([row.state for row in rows])),
                 "attention_mask": torch.stack([row.seen for row in rows]),
                 "past_key_values": cache,
@@ -271,7 +271,7 @@ def _decode(
             masked = [row.mask for row in rows]
             with gated(model, {kind: values[:, masked] for kind, values in masks.items()}):
                 while True:
-                    logits = model(decoder_input_ids=fed, **given).logits
+                    logits = model(decoder_input_ids=fed, **inputs).logits
                     pieces = logits[:, -1].argmax(-1).tolist()
                     going = [
                         i
@@ -293,12 +293,14 @@ def _cache(model: PreTrainedModel, rows: list[_Pending], room: int) -> EncoderDe
     """A cache that holds the keys and values of the sources, and has room for so many pieces."""
     n_heads, n_layers = model.config.decoder_attention_heads, model.config.decoder_layers
     views = [
-        torch.stack(one).unflatten(-1, (n_heads, -1)).transpose(1, 2).contiguous()
-        for one in zip(*(row.views for row in rows), strict=True)
+        torch.stack(states).unflatten(-1, (n_heads, -1)).transpose(1, 2).contiguous()
+        for states in zip(*(row.views for row in rows), strict=True)
     ]
-    own = DynamicCache()
-    own.layers = [_RoomyLayer(room) for _ in range(n_layers)]
-    return EncoderDecoderCache(own, DynamicCache(list(zip(views[::2], views[1::2], strict=True))))
+    self_cache = DynamicCache()
+    self_cache.layers = [_RoomyLayer(room) for _ in range(n_layers)]
+    return EncoderDecoderCache(
+        self_cache, DynamicCache(list(zip(views[::2], views[1::2], strict=True)))
+    )
 
 
 class _RoomyLayer(DynamicLayer):

@@ -164,10 +164,10 @@ def recipe(profile: Profile, seed: int, *, registered: bool = False) -> dict:
     With ``registered``, on the text that committed results were measured on.
     """
     task, base = TASKS[profile.task], BASES[profile.model]
-    given = {"task": task.whole, "base": base.checksums, "seed": seed}
+    fields = {"task": task.whole, "base": base.checksums, "seed": seed}
     if base.tuned:
-        return given
-    return given | {
+        return fields
+    return fields | {
         "version": TRAINING_VERSION,
         "data": task.registered if registered else task.checksums(profile.data),
         "precision": BFLOAT16,
@@ -378,9 +378,9 @@ SEED = 1
 
 def _again(profile: Profile, way: Way) -> Finetuning:
     """The fine-tuning's own recipe for as many epochs as ``recovery`` says; LoRA at its own rate."""
-    recovery, own = profile.recovery, profile.finetuning
-    rate = own.learning_rate if way == "all weights" else recovery.lora.learning_rate
-    return dataclasses.replace(own, epochs=recovery.epochs, learning_rate=rate)
+    recovery, finetuning = profile.recovery, profile.finetuning
+    rate = finetuning.learning_rate if way == "all weights" else recovery.lora.learning_rate
+    return dataclasses.replace(finetuning, epochs=recovery.epochs, learning_rate=rate)
 
 
 def recipe_of(profile: Profile, way: Way) -> dict[str, Any]:
@@ -400,8 +400,8 @@ def retrained(subject: EncoderSubject, model: nn.Module, way: Way, heads: str) -
         heads: tells apart which heads are gone.
     """
     profile = subject.profile
-    said = [recipe_of(profile, way), way, subject.weights_sha256, heads, profile.device_here]
-    folder = checkpoint_folder(f"{profile.task}-{profile.model}-again", said)
+    signature = [recipe_of(profile, way), way, subject.weights_sha256, heads, profile.device_here]
+    folder = checkpoint_folder(f"{profile.task}-{profile.model}-again", signature)
     again, title = _again(profile, way), f"train {profile.model} again, {way}"
     torch.manual_seed(SEED)
     with checkpoints_in(folder):
@@ -443,13 +443,13 @@ def outcomes(profile: Profile, finetuning: Finetuning, held_out: Texts, journal:
         ``correct`` and ``loss`` (nats), each (n,).
     """
     n_train = len(TASKS[profile.task].split("train", profile.data)) - len(held_out)
-    own = dataclasses.replace(finetuning, n_train=n_train)
-    trying = dataclasses.replace(profile, finetuning=own)
+    tried = dataclasses.replace(finetuning, n_train=n_train)
+    trying = dataclasses.replace(profile, finetuning=tried)
     wanted = recipe(trying, profile.seed)
 
     def answered() -> Arrays:
         model = finetune(trying, trying.seed)
-        limit, tokenizer = own.max_length, load_tokenizer(profile.model)
+        limit, tokenizer = tried.max_length, load_tokenizer(profile.model)
         return evaluate(model, make_batches(tokenizer, held_out, profile.batch_size, limit), None)
 
     with checkpoints_in(training_folder(trying, wanted)):

@@ -72,12 +72,12 @@ def _binary_data(pieces: int) -> Path:
         if not target.is_dir():
             _check_fairseq()
             with tempfile.TemporaryDirectory(dir=text) as work:
-                made = Path(work) / "made"
-                made.mkdir()
-                _learn(text, made / _CODES, pieces)
-                _apply(text, made / _CODES, Path(work))
-                _preprocess(Path(work), made)
-                os.replace(made, target)
+                folder = Path(work) / "made"
+                folder.mkdir()
+                _learn(text, folder / _CODES, pieces)
+                _apply(text, folder / _CODES, Path(work))
+                _preprocess(Path(work), folder)
+                os.replace(folder, target)
     return target
 
 
@@ -101,16 +101,18 @@ def _apply(text: Path, codes: Path, target: Path) -> None:
     for name in ("train", "valid", "test"):
         for side in iwslt.LANGUAGES:
             lines = (text / f"{name}.tokens.{side}").read_text("utf-8").splitlines()
-            made = "".join(f"{split.process_line(line)}\n" for line in lines)
-            (target / f"{name}.{side}").write_text(made, "utf-8")
+            split_lines = "".join(f"{split.process_line(line)}\n" for line in lines)
+            (target / f"{name}.{side}").write_text(split_lines, "utf-8")
 
 
 def _preprocess(text: Path, target: Path) -> None:
     source, other = iwslt.LANGUAGES
-    given = [word for name in ("train", "valid", "test") for word in (f"--{name}pref", text / name)]
+    options = [
+        word for name in ("train", "valid", "test") for word in (f"--{name}pref", text / name)
+    ]
     command = [sys.executable, "-c", _PREPROCESS, "--source-lang", source, "--target-lang", other]
     done = subprocess.run(
-        [*command, *map(str, given), "--destdir", str(target)],
+        [*command, *map(str, options), "--destdir", str(target)],
         check=False,
         capture_output=True,
         text=True,
@@ -201,8 +203,8 @@ def train_by_fairseq(
     data = _binary_data(recipe.pieces)
     folder.mkdir(parents=True, exist_ok=True)
     replace_files({folder / _RECIPE: (json.dumps(described, indent=1) + "\n").encode()})
-    given = ["--max-epoch", str(recipe.epochs), "--seed", str(seed), *recipe.options]
-    train_iwslt(data, folder, [*given, *(["--cpu"] if device == "cpu" else [])])
+    options = ["--max-epoch", str(recipe.epochs), "--seed", str(seed), *recipe.options]
+    train_iwslt(data, folder, [*options, *(["--cpu"] if device == "cpu" else [])])
     checkpoints = folder / _CHECKPOINTS
     curve = [
         {

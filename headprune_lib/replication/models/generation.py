@@ -105,7 +105,7 @@ def _searched(
     model: PreTrainedModel, limit: int, beams: int, early_stopping: bool, batch: Batch
 ) -> list[Ids]:
     """The ids of each row's translation, before the first end mark or padding."""
-    found = model.generate(
+    generated = model.generate(
         input_ids=batch["input_ids"],
         attention_mask=batch["attention_mask"],
         num_beams=beams,
@@ -114,13 +114,13 @@ def _searched(
         max_new_tokens=limit,
     )
     marks = marks_of(model)
-    return [_until_end(row, marks) for row in found[:, 1:].tolist()]
+    return [_until_end(row, marks) for row in generated[:, 1:].tolist()]
 
 
 def _until_end(row: Ids, marks: Marks) -> Ids:
-    for place, piece in enumerate(row):
+    for position, piece in enumerate(row):
         if piece in (marks.end, marks.pad):
-            return row[:place]
+            return row[:position]
     return row
 
 
@@ -171,7 +171,7 @@ def searched_under(
     scored = to_device(teacher_forced(sources, ended, marks.pad, marks.start), device)
     limits = [length_limit(model, len(source)) for source in sources]
     at_once = max(1, _SEARCHED_TOGETHER // n)
-    found: list[Translations] = []
+    translations: list[Translations] = []
     oom_limit = OomLimit()
     for start in range(0, len(masks), at_once):
         part = masks[start : start + at_once]
@@ -184,12 +184,12 @@ def searched_under(
         search = partial(_searched_masked, model, stacked_masks(model, part), max(limits), beams)
         texts = split_on_oom(search, to_device(batch, device), _joined, oom_limit)
         for number, mask in enumerate(part):
-            own = texts[number * n : (number + 1) * n]
+            under_mask = texts[number * n : (number + 1) * n]
             with masked_heads(model, mask):  # logits of all masks at once would take gigabytes
                 losses = cross_entropy(model(**without_labels(scored)), scored)
-            cut = [text[:limit] for text, limit in zip(own, limits, strict=True)]
-            found.append(Translations(cut, losses.double().cpu().numpy()))
-    return found
+            cut = [text[:limit] for text, limit in zip(under_mask, limits, strict=True)]
+            translations.append(Translations(cut, losses.double().cpu().numpy()))
+    return translations
 
 
 def _searched_masked(

@@ -28,10 +28,10 @@ def padded(passages: Sequence[list[int]]) -> Batch:
     """Passages as a batch; tokens that only fill it up have no label."""
     longest = max(map(len, passages))
     rows = [ids + [0] * (longest - len(ids)) for ids in passages]
-    seen = torch.tensor([[1] * len(ids) + [0] * (longest - len(ids)) for ids in passages])
+    mask = torch.tensor([[1] * len(ids) + [0] * (longest - len(ids)) for ids in passages])
     ids = torch.tensor(rows)
-    labels = ids.masked_fill(seen == 0, NO_LABEL)
-    return {"input_ids": ids, "attention_mask": seen, "labels": labels}
+    labels = ids.masked_fill(mask == 0, NO_LABEL)
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
 def pruned(subject: LanguageSubject, mask: HeadTensors) -> nn.Module:

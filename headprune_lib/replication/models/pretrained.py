@@ -162,8 +162,10 @@ def _from_hub(repository: str, revision: str = "") -> Path:
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
     try:
-        found = snapshot_download(repository, revision=revision or None, allow_patterns=[*_NEEDED])
-        folder = Path(found)
+        snapshot = snapshot_download(
+            repository, revision=revision or None, allow_patterns=[*_NEEDED]
+        )
+        folder = Path(snapshot)
     except (GatedRepoError, RepositoryNotFoundError) as error:
         raise MissingData(
             f"{repository} of the Hugging Face Hub is not given to you "
@@ -180,9 +182,9 @@ def _from_hub(repository: str, revision: str = "") -> Path:
     checked = check_hub_cache(repository, "model")
     for path in sorted(path for pattern in _NEEDED for path in folder.glob(pattern)):
         blob = path.resolve()
-        found = blob.name if blob in checked else file_sha256(path)
+        snapshot = blob.name if blob in checked else file_sha256(path)
         try:
-            check_fetched({f"{repository}/{path.name}": found})
+            check_fetched({f"{repository}/{path.name}": snapshot})
         except WrongChecksum as error:
             (aside,) = set_aside(path.resolve())  # a link leads into the cache
             path.unlink(missing_ok=True)

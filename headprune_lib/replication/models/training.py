@@ -60,7 +60,7 @@ def fit(
         data: further arguments of the trainer.
         further: arguments of transformers' ``TrainingArguments``.
     """
-    given = TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(folder),
         seed=seed,
         bf16=working_precision(precision, device) == BFLOAT16,
@@ -75,16 +75,22 @@ def fit(
         disable_tqdm=True,
         **{"lr_scheduler_type": "linear", "logging_strategy": "no", **further},
     )
-    given._n_gpu = min(1, given.n_gpu)  # several would share out a batch, and draw other dropout
-    made = (trainer or BatchTrainer)(
-        model=model, args=given, train_dataset=batches, data_collator=_whole_batch, **(data or {})
+    arguments._n_gpu = min(
+        1, arguments.n_gpu
+    )  # several would share out a batch, and draw other dropout
+    fitter = (trainer or BatchTrainer)(
+        model=model,
+        args=arguments,
+        train_dataset=batches,
+        data_collator=_whole_batch,
+        **(data or {}),
     )
-    made.remove_callback(PrinterCallback)
-    made.add_callback(_Bar(title))
+    fitter.remove_callback(PrinterCallback)
+    fitter.add_callback(_Bar(title))
     with quiet():  # a bar for each file of a checkpoint
-        made.train(resume_from_checkpoint=last_checkpoint(folder))
+        fitter.train(resume_from_checkpoint=last_checkpoint(folder))
     # without autocast around its forward pass
-    return made.accelerator.unwrap_model(model, keep_fp32_wrapper=False).to(device).eval()
+    return fitter.accelerator.unwrap_model(model, keep_fp32_wrapper=False).to(device).eval()
 
 
 def _whole_batch(items: list[dict]) -> dict:

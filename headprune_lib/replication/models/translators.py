@@ -622,9 +622,9 @@ def _load_ours(
     """A model that our own trainer made, with the vocabulary and the curve beside its weights."""
     if not path.is_file():
         what = path.stem.partition("-")[0]
-        there = sorted(each.stem for each in path.parent.glob(f"{what}-*.safetensors"))
+        stored = sorted(each.stem for each in path.parent.glob(f"{what}-*.safetensors"))
         raise ValueError(
-            f"no weights of {path.stem.replace('-', ' ')} in {path.parent}; there are {there}"
+            f"no weights of {path.stem.replace('-', ' ')} in {path.parent}; there are {stored}"
         )
     tensors = read_weights(path, described)
     if tensors is None:
@@ -697,8 +697,8 @@ def stored_weights(
         return path
     wanted = full_recipe(task, recipe, seed, final=epoch is None and update is None)
     ours = isinstance(recipe, Recipe)
-    found = stored_recipe(path) if ours else fairseq.stored_by_fairseq(path.parents[1])
-    return path if found == wanted else None
+    recipe_found = stored_recipe(path) if ours else fairseq.stored_by_fairseq(path.parents[1])
+    return path if recipe_found == wanted else None
 
 
 def publish(profile: Profile, task: str, seed: int, model: str = POST_NORM) -> list[Path]:
@@ -729,7 +729,8 @@ def final_weights(folder: Path, task: str, recipe: Recipe, seed: int) -> Path:
         last = [record["epoch"] for record in read_curve(folder)][-recipe.averaged_epochs :]
         weights = [load_file(epoch_path(folder, epoch)) for epoch in last]
         mean = {
-            name: torch.stack([one[name].float() for one in weights]).mean(0) for name in weights[0]
+            name: torch.stack([tensors[name].float() for tensors in weights]).mean(0)
+            for name in weights[0]
         }
         write_weights(mean, path, full_recipe(task, recipe, seed, final=True))
     return path
@@ -773,8 +774,8 @@ def retrained(subject: TranslationSubject, model: nn.Module, heads: str) -> nn.M
         raise ValueError(
             f"the model of {task}, {name} is trained by others; give one that is trained here"
         )
-    said = [recipe_of(profile), translator.weights_sha256, heads, profile.device_here]
-    folder, epochs = checkpoint_folder(f"{task}.{name}-again", said), profile.recovery.epochs
+    signature = [recipe_of(profile), translator.weights_sha256, heads, profile.device_here]
+    folder, epochs = checkpoint_folder(f"{task}.{name}-again", signature), profile.recovery.epochs
     pairs = subject.split("train")
     batches = token_batches(
         translator.encode(pairs.sources),

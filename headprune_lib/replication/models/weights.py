@@ -73,12 +73,12 @@ def read_weights(path: Path, recipe: dict) -> dict[str, Tensor] | None:
         return None
     try:
         with safe_open(path, "pt") as file:
-            found = _recipe_in(file)
-            if found != recipe:
-                raise ValueError(f"trained by another recipe: {found}, wanted {recipe}")
+            stored = _recipe_in(file)
+            if stored != recipe:
+                raise ValueError(f"trained by another recipe: {stored}, wanted {recipe}")
             return {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, OSError) as error:
-        aside = ", ".join(one.name for one in set_aside(path))
+        aside = ", ".join(file_aside.name for file_aside in set_aside(path))
         warnings.warn(
             f"{path} cannot be used ({error}); set aside as {aside}, trained again", stacklevel=2
         )
@@ -144,10 +144,10 @@ def check_worker_has(path: Path | None, sha256: str) -> None:
 
     It would train them anew, and measure something else.
     """
-    found = sha256_of(path) if path is not None and path.is_file() else None
-    if found != sha256:
+    digest = sha256_of(path) if path is not None and path.is_file() else None
+    if digest != sha256:
         raise FileNotFoundError(
-            f"{socket.gethostname()} has {'other' if found else 'no'} weights"
+            f"{socket.gethostname()} has {'other' if digest else 'no'} weights"
             f"{'' if path is None else f' at {path}'}, expected SHA-256 {sha256[:12]}…: a worker needs "
             "the folders of the machine that asks; give it the same HEADPRUNE_CACHE and "
             "HEADPRUNE_MODELS on a shared file system"

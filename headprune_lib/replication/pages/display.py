@@ -76,7 +76,7 @@ def holds(condition: bool, sentence: str) -> Markdown:
 
 def joined(*paragraphs: Markdown | None) -> Markdown | None:
     """Paragraphs below one another, without those of results that are not there; None if all are not."""
-    texts = [one.data for one in paragraphs if one]
+    texts = [item.data for item in paragraphs if item]
     return Markdown("\n\n".join(texts)) if texts else None
 
 

@@ -37,8 +37,8 @@ def _rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     if "criteria" in values:
         return [
             {"criterion": criterion, **row}
-            for criterion, found in values["criteria"].items()
-            for row in (_sizes(found) if isinstance(found, list) else _correlations(found))
+            for criterion, entry in values["criteria"].items()
+            for row in (_sizes(entry) if isinstance(entry, list) else _correlations(entry))
         ]
     if "trainings" in values:
         return [
@@ -57,8 +57,8 @@ def _rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     if "orders" in values:
         return [
             {"order": order, "removed": share, "kept": kept}
-            for order, found in values["orders"].items()
-            for share, kept in zip(values["shares"], found["kept"], strict=False)
+            for order, entry in values["orders"].items()
+            for share, kept in zip(values["shares"], entry["kept"], strict=False)
         ]
     if "finetuned" in values:
         return [
@@ -77,11 +77,11 @@ def _at(step: int, curve: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[st
     if "perplexity" in curve:
         named = {"perplexity": "perplexity", "perplexity_interval": "interval"}
         named |= {"kept": "kept", "kept_interval": "kept_interval"}
-        found = {name: curve[field] for name, field in named.items()}
+        columns = {name: curve[field] for name, field in named.items()}
     else:
-        found = {"interval": curve["interval"]} if "interval" in curve else {}
-        found |= {"kept": kept["kept"], "kept_interval": kept["interval"]} if kept else {}
-    return dict(_flat({name: column[step] for name, column in found.items()}))
+        columns = {"interval": curve["interval"]} if "interval" in curve else {}
+        columns |= {"kept": kept["kept"], "kept_interval": kept["interval"]} if kept else {}
+    return dict(_flat({name: column[step] for name, column in columns.items()}))
 
 
 def _sizes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -97,9 +97,9 @@ def _sizes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _correlations(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A domain or an effect of single heads a row: the rank correlation of scores with it."""
     effects = {name: found[name] for name in ("effect", "given_layer", "given_both")}
-    for name, one in {**found["domains"], **effects}.items():
-        if one:
-            yield {"with": name, **dict(_flat(one))}
+    for name, correlation in {**found["domains"], **effects}.items():
+        if correlation:
+            yield {"with": name, **dict(_flat(correlation))}
 
 
 def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -111,12 +111,13 @@ def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if isinstance(value, list):
             if name.endswith("interval") and len(value) == 2:
                 yield from (
-                    (f"{name}_{end}", one) for end, one in zip(("low", "high"), value, strict=True)
+                    (f"{name}_{end}", field)
+                    for end, field in zip(("low", "high"), value, strict=True)
                 )
         elif not isinstance(value, Mapping):
             yield name, value
         elif name in ("before", "after"):
-            yield from ((f"{name}_{inner}", one) for inner, one in _flat(value))
+            yield from ((f"{name}_{inner}", field) for inner, field in _flat(value))
 
 
 def prunable_at(

@@ -45,19 +45,19 @@ def find_notebook(name: str | Path) -> Path:
     Raises:
         FileNotFoundError: there is none; the message names the nearest ones.
     """
-    given = Path(name).expanduser()
-    if given.suffix != ".ipynb":
-        given = given.with_name(given.name + ".ipynb")
-    for path in (given, notebooks_root() / given):
+    asked = Path(name).expanduser()
+    if asked.suffix != ".ipynb":
+        asked = asked.with_name(asked.name + ".ipynb")
+    for path in (asked, notebooks_root() / asked):
         if path.is_file():
             return path.resolve()
     known = sorted(
         path.stem for path in notebooks_root().glob("*.ipynb") if not path.stem.endswith("-run")
     )
-    begun = [stem for stem in known if stem.startswith(given.stem.zfill(2))]
-    if len(begun) == 1 and given.parent == Path():
+    begun = [stem for stem in known if stem.startswith(asked.stem.zfill(2))]
+    if len(begun) == 1 and asked.parent == Path():
         return (notebooks_root() / f"{begun[0]}.ipynb").resolve()
-    raise FileNotFoundError(unknown("notebook", given.stem, known))
+    raise FileNotFoundError(unknown("notebook", asked.stem, known))
 
 
 def notebook_parameters(path: Path) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def run_notebook(
         raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name} into")
     check_values(source, parameters := dict(parameters or {}))
     # the kernel works in another folder
-    given = dict(parameters)
+    values = dict(parameters)
     if parameters.get("data") not in (None, "hub"):
         parameters["data"] = str(absolute(parameters["data"]))
     if Path(model := str(parameters.get("model"))).is_dir():
@@ -152,7 +152,7 @@ def run_notebook(
     strip_noise(notebook, keep_injected=rerun)
     files = {}
     if rerun:
-        mark_as_rerun(notebook, given)
+        mark_as_rerun(notebook, values)
         files[target.with_suffix(".html")] = as_html(notebook, target.stem).encode()
     replace_files({**files, target: (nbformat.writes(notebook) + "\n").encode()})
     return target

@@ -182,20 +182,21 @@ class Page:
             for label, result in self.found(name).items()
             if name_of(result.measurement, measurements.half_of(result.key), result.task) == name
         }
-        own = self._own_of([name])
+        asked_for = self._own_of([name])
         return dict(
             sorted(
-                shown.items(), key=lambda item: not any(_same(item[1], result) for result in own)
+                shown.items(),
+                key=lambda item: not any(_same(item[1], result) for result in asked_for),
             )
         )
 
     def others(self, *names: str) -> dict[str, Result]:
         """Name -> stored result of every model and task but those that the page has asked for."""
-        own = self._own_of(names)
+        asked_for = self._own_of(names)
         return collect(
             stored
             for stored in measurements.found(*names, root=self.folder)
-            if not any(_same(stored, result) for result in own)
+            if not any(_same(stored, result) for result in asked_for)
         )
 
     def _own_of(self, names: Iterable[str]) -> list[Result]:
@@ -211,8 +212,8 @@ def collect(stored: Iterable[Result], own: Iterable[Result] = ()) -> dict[str, R
     shown = {setting(result): result for result in stored}
     for result in own:
         if not any(_same(result, other) for other in shown.values()):
-            taken = setting(result) in shown
-            shown[f"{setting(result)} (this run)" if taken else setting(result)] = result
+            is_taken = setting(result) in shown
+            shown[f"{setting(result)} (this run)" if is_taken else setting(result)] = result
     return shown
 
 

@@ -79,15 +79,17 @@ def _authors() -> dict[str, tuple[str, str]]:
     """Key of a reference -> its authors, as a text names them, and its year."""
     from pybtex.database import parse_file  # which the book's builder reads the file by, too
 
-    found = {}
+    cited = {}
     for key, entry in parse_file(project_root() / "book" / "references.bib").entries.items():
         names = [
             " ".join([*person.prelast_names, *person.last_names]).strip("{}")
             for person in entry.persons["author"]
         ]
-        told = names[0] + (" et al." if len(names) > 2 else f" and {names[1]}" if names[1:] else "")
-        found[key] = (told, entry.fields.get("year", ""))
-    return found
+        authors = names[0] + (
+            " et al." if len(names) > 2 else f" and {names[1]}" if names[1:] else ""
+        )
+        cited[key] = (authors, entry.fields.get("year", ""))
+    return cited
 
 
 def as_html(notebook: NotebookNode, title: str) -> str:

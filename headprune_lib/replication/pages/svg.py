@@ -71,9 +71,9 @@ def _together(dots: re.Match[str]) -> str:
     every = _DOT.findall(dots[0])
     return "".join(
         f'<g style="{look}">'
-        + "".join(f'<use {shape} x="{x}" y="{y}"/>' for shape, x, y, _ in own)
+        + "".join(f'<use {shape} x="{x}" y="{y}"/>' for shape, x, y, _ in group)
         + "</g>"
-        for look, own in itertools.groupby(every, key=lambda dot: dot[3])
+        for look, group in itertools.groupby(every, key=lambda dot: dot[3])
     )
 
 
@@ -139,8 +139,8 @@ def _line(line: Line2D, label: str) -> str:
     if len(x) > 1 and len(set(x)) == 1:
         return f"{label} at {_short(x[0])}"
     chosen: Sequence[int] = range(len(x)) if len(x) <= _FEW else (0, len(x) // 2, len(x) - 1)
-    told = ", ".join(f"{_short(y[i])} at {_short(x[i])}" for i in chosen)
-    return f"{label}: {told}"
+    points = ", ".join(f"{_short(y[i])} at {_short(x[i])}" for i in chosen)
+    return f"{label}: {points}"
 
 
 def _short(value: float) -> str:

@@ -80,7 +80,7 @@ def steps(profile: Profile, only: str | None = None) -> list[Step]:
     Raises:
         ValueError: an unknown name, or that of a measurement whose work is not counted.
     """
-    found: dict[tuple[str, str], Step] = {}
+    by_work: dict[tuple[str, str], Step] = {}
     for name in artifacts(profile) if only is None else [only]:
         planned = _steps(*find_artifact(name, profile), name=name)
         if not planned:
@@ -88,8 +88,8 @@ def steps(profile: Profile, only: str | None = None) -> list[Step]:
                 f"{name} is not in the paper, and its work is not estimated: plan one of "
                 f"{', '.join(artifacts(profile))}; headprune reproduce {name} shows how far it is"
             )
-        found = {(step.task, step.what): step for step in planned} | found
-    return list(found.values())
+        by_work = {(step.task, step.what): step for step in planned} | by_work
+    return list(by_work.values())
 
 
 def _steps(
@@ -110,22 +110,24 @@ def _steps(
         return []
     wanted = measurement.parts(profile, half, task)
     asked = wanted if parts is None else parts
-    own = [measurement.own(profile, half, part) for part in asked]
+    of_parts = [measurement.own(profile, half, part) for part in asked]
     usual = profile.seeds[:1] if half == "encoder" else profile.trainings(task)[:1]
-    found = []
-    for seed in dict.fromkeys(seed for each in own for seed in each.seeds or usual):
-        found += _training(half, profile, task, seed)
-    for needed in {one.name: one for each in own for one in each.needs}.values():
-        found += _steps(needed, half, profile, task)
+    planned = []
+    for seed in dict.fromkeys(seed for each in of_parts for seed in each.seeds or usual):
+        planned += _training(half, profile, task, seed)
+    for needed in {
+        needed_one.name: needed_one for each in of_parts for needed_one in each.needs
+    }.values():
+        planned += _steps(needed, half, profile, task)
     request = Request(measurement, half, profile, task)
     kept = store.stored(request.key, _results_of(request))
-    there = [part for part in wanted if kept is not None and part in kept.parts]
-    state = f"{len(there)} of {len(wanted)} parts" if there else "missing"
-    state = "done" if len(there) == len(wanted) else state
+    stored_parts = [part for part in wanted if kept is not None and part in kept.parts]
+    state = f"{len(stored_parts)} of {len(wanted)} parts" if stored_parts else "missing"
+    state = "done" if len(stored_parts) == len(wanted) else state
     passes, translations = work_of(measurement, half, profile, task, asked)
     what = f"{name or paper.name_of(measurement.name, half, task)} ({measurement.name})"
     measured = Step(what, task, passes, state, translations, half)
-    return [*dict.fromkeys(found), measured]  # what is needed may need the same training
+    return [*dict.fromkeys(planned), measured]  # what is needed may need the same training
 
 
 def _results_of(request: Request) -> Path:
@@ -143,44 +145,44 @@ def _training(half: Half, profile: Profile, task: str, seed: int) -> Iterator[St
         what, name = f"fine-tune, seed {seed}", f"{TASKS[task].whole}-{profile.model}-seed{seed}"
         stored = [models_root() / f"{name}.safetensors"]
         stored += (trained_root() / "models").glob(f"{name}-*.safetensors")
-        there = any(path.is_file() for path in stored)
+        is_stored = any(path.is_file() for path in stored)
     else:
         model = profile.model_of(task)
         what, recipe = f"train {model}, seed {seed}", profile.translator(task, model)
         if isinstance(recipe, Published):
             return
         if isinstance(recipe, FairseqRecipe):  # its text would have to be prepared to tell more
-            there = converted(training_folder(task, seed, model), recipe.epochs).is_file()
+            is_stored = converted(training_folder(task, seed, model), recipe.epochs).is_file()
         else:
-            there = stored_weights(profile, task, seed, model=model) is not None
+            is_stored = stored_weights(profile, task, seed, model=model) is not None
     passes = training_passes(half, profile, task)
-    yield Step(what, task, passes, "done" if there else "missing", half=half)
+    yield Step(what, task, passes, "done" if is_stored else "missing", half=half)
 
 
 def downloads(profile: Profile, only: str | None = None) -> dict[str, tuple[int, bool]]:
     """What the steps read from the network -> its bytes, and whether it was fetched before."""
-    found: dict[str, tuple[int, bool]] = {}
+    sizes: dict[str, tuple[int, bool]] = {}
     tasks = sorted({(step.half, step.task) for step in steps(profile, only)})
     hub = BASES[profile.model].hub
     if hub and any(half == "encoder" for half, _ in tasks):
-        found[hub] = (_BYTES.get(hub, 0), _cached(hub, "model"))
+        sizes[hub] = (_BYTES.get(hub, 0), _cached(hub, "model"))
     for half, name in tasks:
         if half == "encoder":
             task = TASKS[name]
             if profile.data == "hub" and isinstance(task, Benchmark) and task.hub is not None:
-                there = _cached(task.hub.path, "dataset", task.hub.config)
+                is_here = _cached(task.hub.path, "dataset", task.hub.config)
                 where = f"{task.hub.path}/{task.hub.config}"
-                found[where] = (_BYTES.get(where, 0), there)
+                sizes[where] = (_BYTES.get(where, 0), is_here)
             continue
         recipe = profile.translator(name, profile.model_of(name))
         if isinstance(recipe, Published) and not recipe.folder:
             archive = archive_of(recipe)
-            found[archive.url] = (_BYTES["model"], archive.here)
+            sizes[archive.url] = (_BYTES["model"], archive.here)
         if name == "wmt14-enfr" and not _given("newstest"):
-            found["newstest and MTNT, by sacrebleu"] = (_BYTES["news"], public_files())
+            sizes["newstest and MTNT, by sacrebleu"] = (_BYTES["news"], public_files())
         if name == "iwslt14-deen" and not _given(name):
-            found[ARCHIVE.url] = (_BYTES["talks"], ARCHIVE.here)
-    return found
+            sizes[ARCHIVE.url] = (_BYTES["talks"], ARCHIVE.here)
+    return sizes
 
 
 def _given(task: str) -> bool:
@@ -192,19 +194,19 @@ def _given(task: str) -> bool:
 def _cached(repository: str, kind: str, folder: str = "") -> bool:
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    there = absolute(HF_HUB_CACHE) / f"{kind}s--{repository.replace('/', '--')}" / "snapshots"
-    return any(there.glob(f"*/{folder}/*" if folder else "*/*.safetensors"))
+    snapshots = absolute(HF_HUB_CACHE) / f"{kind}s--{repository.replace('/', '--')}" / "snapshots"
+    return any(snapshots.glob(f"*/{folder}/*" if folder else "*/*.safetensors"))
 
 
 def probes(profile: Profile, planned: list[Step], seconds: float = 2.0) -> dict[str, Probe]:
     """Task -> what this machine does with its model; tasks that share a shape are timed once."""
-    found: dict[str, Probe] = {}
+    timed: dict[str, Probe] = {}
     for task in dict.fromkeys(step.task for step in planned if step.half == "translation"):
-        found[task] = probe_translator(profile, task, seconds)
+        timed[task] = probe_translator(profile, task, seconds)
     tasks = {step.task for step in planned if step.half == "encoder"}
     if tasks:
-        found |= dict.fromkeys(sorted(tasks), probe_encoder(profile, seconds))
-    return found
+        timed |= dict.fromkeys(sorted(tasks), probe_encoder(profile, seconds))
+    return timed
 
 
 def announce(upcoming: Upcoming) -> None:
@@ -235,7 +237,12 @@ def _as_stored(upcoming: Upcoming, kept: store.Result) -> str:
     seconds = sum({record["date"]: record["seconds"] for record in records}.values())
     machines = [record["hardware"] for record in records]
     where = ", ".join(
-        sorted({one["gpu"] or f"{one['cpu']} with {one['cores']} cores" for one in machines})
+        sorted(
+            {
+                machine["gpu"] or f"{machine['cpu']} with {machine['cores']} cores"
+                for machine in machines
+            }
+        )
     )
     usual = load_profile(kept.profile, task=profile.task)
     works = [_steps(measurement, half, each, task, parts)[-1:] for each in (profile, usual)]

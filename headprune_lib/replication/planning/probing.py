@@ -44,7 +44,7 @@ class Probe:
 
 def told(probes: Mapping[str, Probe]) -> dict[str, list[str]]:
     """What a machine does, in words -> the tasks whose models were timed so."""
-    found: dict[str, list[str]] = {}
+    by_speed: dict[str, list[str]] = {}
     for task, probe in probes.items():
         words = f"{probe.passes_per_second:.0f} passes a second"
         if probe.translations_per_second:
@@ -56,8 +56,8 @@ def told(probes: Mapping[str, Probe]) -> dict[str, list[str]]:
                 f"; {'' if probe.measured else 'at least '}{probe.training_bytes / 1e9:.1f} GB to "
                 f"train{'' if probe.measured else ', activations not counted'}"
             )
-        found.setdefault(words, []).append(task)
-    return found
+        by_speed.setdefault(words, []).append(task)
+    return by_speed
 
 
 def config_of(profile: Profile) -> transformers.PretrainedConfig:

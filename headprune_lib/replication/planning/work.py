@@ -103,22 +103,22 @@ def _encoder(measurement: Measurement, profile: Profile, task: str, parts: Seque
     }
     along, scored, passes = set(), set(), 0.0
     for part in parts:
-        own, order = measurement.own(profile, "encoder", part), parse_part(part).curve
-        seeds = own.seeds or (profile.seed,)
+        of_part, order = measurement.own(profile, "encoder", part), parse_part(part).curve
+        seeds = of_part.seeds or (profile.seed,)
         chosen = [("each head", "selection")] if order == ONE_BY_ONE else []
         for masks, text in (*MASKS["encoder"][measurement.name], *chosen):
             n = texts[text]
             if masks == "each head":  # only layers from the cut one upwards
                 passes += n * (1 + heads * (layers + 1) / 2)
             elif masks == "best head":
-                passes += 0 if own.needs else n * (1 + layers)
+                passes += 0 if of_part.needs else n * (1 + layers)
             else:  # both ends of all orders on a training are evaluated once
-                passes += n * own.values.get("draws", len(seeds)) * (profile.steps - 1)
+                passes += n * of_part.values.get("draws", len(seeds)) * (profile.steps - 1)
                 passes += n * 2 * len({*seeds} - along)
                 along |= {*seeds}
-        if "n_scoring" in own.values:
+        if "n_scoring" in of_part.values:
             again = order.endswith("rescored")  # at each step
-            scores = order if again or "criterion" in own.values else "importance"
+            scores = order if again or "criterion" in of_part.values else "importance"
             new = {(scores, seed) for seed in seeds} - scored
             passes += TRAINING * profile.n_scoring * len(new) * (profile.steps if again else 1)
             scored |= new
@@ -153,12 +153,12 @@ def _translation(
     passes = translations = 0.0
     scored = set()
     for part in parts:
-        own, order = measurement.own(profile, "translation", part), parse_part(part).curve
+        of_part, order = measurement.own(profile, "translation", part), parse_part(part).curve
         chosen = [("each head", "valid")] if order == ONE_BY_ONE else []
         for masks, text in (*MASKS["translation"][measurement.name], *chosen):
             n = _n(profile, "translation", *texts[text])
             n_masks = {
-                "order": own.values.get("draws", 1) * profile.steps + further,
+                "order": of_part.values.get("draws", 1) * profile.steps + further,
                 "best head": 3 * shape.layers,
                 "each head": 3 * shape.layers * shape.heads,
                 "encoder's head": shape.layers * shape.heads,
@@ -168,7 +168,7 @@ def _translation(
             translations += points * n * (n_masks + 2)
             passes += points * n * (n_masks + 1)
             if masks == "order":
-                scored |= {*(own.seeds or profile.trainings(task)[:1])}
+                scored |= {*(of_part.seeds or profile.trainings(task)[:1])}
             if measurement.name == "along_training":  # the references are scored, too
                 passes += points * n * (n_masks + 1)
     n_scored = points * len(scored) * _n(profile, "translation", task, "score") if scored else 0
@@ -177,12 +177,12 @@ def _translation(
 
 def _timed(profile: Profile) -> float:
     """Passes of the own shape that timing it and a published one takes, and I_h."""
-    speed, own = profile.speed, config_of(profile)
+    speed, fine_tuned = profile.speed, config_of(profile)
     shape = config_of_shape(speed.shape)
     # the cost of a pass grows with its tokens times a layer's weights, in every layer
     costs = [
         config.num_hidden_layers * config.hidden_size**2 * length
-        for config, length in ((shape, speed.shape_length), (own, LENGTH))
+        for config, length in ((shape, speed.shape_length), (fine_tuned, LENGTH))
     ]
     n = speed.n_sentences + speed.shape_sentences * costs[0] / costs[1]
     return 2 * n * len(speed.batch_sizes) * speed.repetitions + TRAINING * profile.n_scoring

@@ -64,18 +64,20 @@ def parameters(cls: type) -> type:
     Raises:
         ValueError: from its constructor, where a value is wrong (all of them are named).
     """
-    made = pydantic.dataclasses.dataclass(cls, frozen=True, config=ConfigDict(extra="forbid"))
-    checked = made.__init__
+    dataclass = pydantic.dataclasses.dataclass(cls, frozen=True, config=ConfigDict(extra="forbid"))
+    checked = dataclass.__init__
 
     @functools.wraps(checked)
     def __init__(self, *args, **kwargs) -> None:
         try:
             checked(self, *args, **kwargs)
         except pydantic.ValidationError as error:
-            raise ValueError("; ".join(_told(made, one) for one in error.errors())) from None
+            raise ValueError(
+                "; ".join(_told(dataclass, detail) for detail in error.errors())
+            ) from None
 
-    made.__init__ = __init__
-    return made
+    dataclass.__init__ = __init__
+    return dataclass
 
 
 def _told(cls: type, error: ErrorDetails) -> str:
@@ -239,8 +241,8 @@ def _known_to_torch(device: str) -> str:
     try:
         torch.device(device)
     except RuntimeError:
-        told = unknown("device", device, ("cpu", "cuda", "mps"))
-        raise PydanticCustomError("name", "{told}", {"told": told}) from None
+        message = unknown("device", device, ("cpu", "cuda", "mps"))
+        raise PydanticCustomError("name", "{told}", {"told": message}) from None
     return device
 
 
@@ -377,11 +379,11 @@ class Profile:
     @property
     def translators(self) -> dict[str, dict[str, TranslatorRecipe]]:
         """Task -> model -> how it is trained, by us or by fairseq, or whose archive it is in."""
-        found: dict[str, dict[str, TranslatorRecipe]] = {}
+        by_task: dict[str, dict[str, TranslatorRecipe]] = {}
         for tasks in (self.translation, self.fairseq, self.published):
             for task, models in tasks.items():
-                found[task] = {**found.get(task, {}), **models}
-        return found
+                by_task[task] = {**by_task.get(task, {}), **models}
+        return by_task
 
     def translator(self, task: str, model: str = POST_NORM) -> TranslatorRecipe:
         """Where a translation model comes from.
@@ -471,13 +473,13 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
     }
     entered = enter_own(given)
     elsewhere, task = values.pop("tasks"), given.get("task")
-    own = own_text(given.get("data"))
+    text = own_text(given.get("data"))
     if task not in (None, values["task"]):
-        mine = own is not None and own.name == task
+        mine = text is not None and text.name == task
         for section in ("own",) if mine else dict.fromkeys((whole_task(task), task)):
             values = merged(values, elsewhere.get(section, {}))
-    if own is not None and all(given.get(field) == name for field, name in own.fields.items()):
-        values = merged(values, own.over(values))
+    if text is not None and all(given.get(field) == name for field, name in text.fields.items()):
+        values = merged(values, text.over(values))
     named = given.get("translation_model")
     names = {name for models in values["translation_seeds"].values() for name in models}
     if named is not None and named not in names and Path(named).is_dir():
@@ -514,8 +516,8 @@ def enter_own(given: dict[str, Any]) -> dict[str, str]:
             given[kind] = known[entered[kind]].given or path
     if isinstance(data := given.get("data"), str) and data != "hub":
         given["data"] = str(absolute(data))
-    if (own := own_text(given.get("data"))) is not None:
-        for task_field, name in own.fields.items():
+    if (text := own_text(given.get("data"))) is not None:
+        for task_field, name in text.fields.items():
             given.setdefault(task_field, name)
     return entered
 

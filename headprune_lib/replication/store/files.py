@@ -48,11 +48,13 @@ _LEAST_FREE = (
 def check_writable(*folders: Path) -> None:
     """Raises OSError where a folder cannot be made or written to, or its disk is full."""
     for folder in folders:
-        there = next(each for each in (folder, *folder.parents) if each.exists())
+        nearest = next(each for each in (folder, *folder.parents) if each.exists())
         why = ""
         try:
-            tempfile.TemporaryFile(dir=there).close()  # rights alone do not say it of every folder
-            if (free := shutil.disk_usage(there).free) < _LEAST_FREE:
+            tempfile.TemporaryFile(
+                dir=nearest
+            ).close()  # rights alone do not say it of every folder
+            if (free := shutil.disk_usage(nearest).free) < _LEAST_FREE:
                 why = f"{free / 1e6:.0f} MB are free, {_LEAST_FREE / 1e6:.0f} are needed"
         except OSError as error:
             why = error.strerror
@@ -148,8 +150,8 @@ def replace_files(files: dict[Path, bytes]) -> None:
         if not path.exists() or path.read_bytes() != content
     }
     # Hidden, with a name of its own: two writers, on machines that share a folder, never share one.
-    own = uuid.uuid4().hex[:12]
-    staged = {path: path.with_name(f".{path.name}.{own}.tmp") for path in files}
+    token = uuid.uuid4().hex[:12]
+    staged = {path: path.with_name(f".{path.name}.{token}.tmp") for path in files}
     old: dict[Path, bytes | None] = {}
     path = Path()
     try:

@@ -32,9 +32,9 @@ class UnitsFailed(RuntimeError):
     """
 
     def __init__(self, title: str, failed: Mapping[str, str], folder: Path):
-        told = "; ".join(f"{key!r}: {why}" for key, why in failed.items())
+        reasons = "; ".join(f"{key!r}: {why}" for key, why in failed.items())
         super().__init__(
-            f"{len(failed)} of the units of {title!r} failed: {told}. The others are kept in "
+            f"{len(failed)} of the units of {title!r} failed: {reasons}. The others are kept in "
             f"{folder}; the same command computes only what is missing"
         )
         self.failed = dict(failed)
@@ -58,11 +58,11 @@ class Journal:
         What a unit depends on and the signature does not hold (the hash of weights trained on this
         machine) belongs in the key. A damaged file is set aside, and the unit measured again.
         """
-        if (found := self._kept(key)) is not None:
-            return found
+        if (kept := self._kept(key)) is not None:
+            return kept
         with locked(self._path(key)):  # another run of the same measurement may be computing it
-            if (found := self._kept(key)) is not None:
-                return found
+            if (kept := self._kept(key)) is not None:
+                return kept
             start = time.perf_counter()
             arrays = {name: np.asarray(array) for name, array in function().items()}
             self.keep(key, arrays, time.perf_counter() - start)

@@ -206,8 +206,8 @@ def load(key: Key, root: Path | None = None, command: str = "") -> Result:
     """
     path = key.path(root)
     if not path.exists():
-        told = f"; measure it with: {command}" if command else ""
-        raise FileNotFoundError(f"no stored result {path}{told}")
+        advice = f"; measure it with: {command}" if command else ""
+        raise FileNotFoundError(f"no stored result {path}{advice}")
     try:
         return _result(path, command)
     except _NOT_A_RESULT:
@@ -270,9 +270,9 @@ def _read(file: Path, sha256: str) -> Arrays:
 def _damaged(file: Path, error: Exception, aside: list[Path], command: str) -> ResultDamaged:
     """The error to raise, once what is damaged has been set aside."""
     kept = ", ".join(str(path) for path in set_aside(*aside))
-    told = f". Set aside as {kept}" if kept else ""
-    told += f"; it will be measured again by: {command}" if command else ""
-    return ResultDamaged(f"{file} is damaged ({error}){told}")
+    advice = f". Set aside as {kept}" if kept else ""
+    advice += f"; it will be measured again by: {command}" if command else ""
+    return ResultDamaged(f"{file} is damaged ({error}){advice}")
 
 
 def stored(key: Key, root: Path | None = None) -> Result | None:

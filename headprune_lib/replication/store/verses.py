@@ -21,13 +21,13 @@ def joined(units: list[Arrays], back: np.ndarray) -> Arrays:
     Args:
         back: the place of each pair among those of the groups, in turn.
     """
-    found: Arrays = {}
+    columns: Arrays = {}
     for way in ("", BESIDE):
         if f"{way}counts" not in units[0]:
             continue
         counts = np.concatenate([unit[f"{way}counts"] for unit in units], axis=1)[:, back]
         lengths = np.concatenate([unit[f"{way}reference_lengths"] for unit in units])[back]
-        found |= {
+        columns |= {
             f"{way}counts_uncut": counts[0],
             f"{way}counts_change": counts[1:] - counts[0],
             f"{way}reference_lengths": lengths,
@@ -35,7 +35,7 @@ def joined(units: list[Arrays], back: np.ndarray) -> Arrays:
     loss = np.concatenate([unit["draft_loss"] for unit in units], -1)[:, back]
     loss = np.rint(MILLINAT * loss)
     return {
-        **found,
+        **columns,
         "draft_loss_uncut": loss[0].astype(np.int32),
         "draft_loss_change": (loss[1:] - loss[0]).astype(np.int32),
     }

@@ -66,7 +66,7 @@ def found_again(
         NotAtHand: no part's weights, or their text, are here; the message says why the first is not.
         OtherWeights: committed weights are not those that it was measured on.
     """
-    found, reasons = [], []
+    quantities, reasons = [], []
     drawn = _drawn(result, drawn_seed, n_texts)
     journals = {rows: Journal(folder / f"{rows.seed} {rows.most}") for rows in drawn.values()}
     for name, part in result.parts.items():
@@ -74,16 +74,16 @@ def found_again(
         if reason:  # of a part with several runs the first one gives more than a row
             reasons.append(reason)
             continue
-        own = [0, *(i for i, other in enumerate(others, 1) if not other)]
+        chosen = [0, *(i for i, other in enumerate(others, 1) if not other)]
         rows = drawn[name]
         try:
-            found += _compared(result, name, own, profile, journals[rows], rows)
+            quantities += _compared(result, name, chosen, profile, journals[rows], rows)
         except MissingData as error:
             reasons.append(f"a text that {result.measurement} reads is not here ({error})")
-    if not found:
+    if not quantities:
         raise NotAtHand(reasons[0])
     Journal(folder).finish()  # with those inside
-    return found
+    return quantities
 
 
 def profile_of(result: Result) -> Profile:
@@ -158,15 +158,15 @@ def missing(result: Result, run: dict[str, Any], profile: Profile) -> str:
         within = [f", after {name} {run[name]}" for name in ("epoch", "update") if name in run]
         which = f"{setting(result)}, seed {run['seed']}{''.join(within)}"
         return f"the weights of {which}, are not committed"
-    if (found := sha256_of(path)) == run["weights_sha256"]:
+    if (digest := sha256_of(path)) == run["weights_sha256"]:
         return ""
-    told = (
-        f"{path} has SHA-256 {found}, {result.measurement} of {setting(result)} was measured "
+    message = (
+        f"{path} has SHA-256 {digest}, {result.measurement} of {setting(result)} was measured "
         f"on {run['weights_sha256']}"
     )
     if path.parent == models_root():
-        raise OtherWeights(told)
-    return f"{told}, which is not committed"
+        raise OtherWeights(message)
+    return f"{message}, which is not committed"
 
 
 # --- measuring again ------------------------------------------------------------------------------
@@ -198,12 +198,12 @@ class Again(Context):
         if costly and known:
             self.taken.update(known)
             return known
-        found = compute()
-        self.computed.update(found)
-        for name in known.keys() & found.keys():  # of some results the first run's alone
-            if known[name].ndim and len(known[name]) < len(found[name]):
-                known[name] = np.concatenate([known[name], found[name][len(known[name]) :]])
-        return found | known
+        arrays = compute()
+        self.computed.update(arrays)
+        for name in known.keys() & arrays.keys():  # of some results the first run's alone
+            if known[name].ndim and len(known[name]) < len(arrays[name]):
+                known[name] = np.concatenate([known[name], arrays[name][len(known[name]) :]])
+        return arrays | known
 
 
 def measured_again(
@@ -233,40 +233,49 @@ def measured_again(
 
 
 def _compared(
-    result: Result, name: str, own: list[int], profile: Profile, journal: Journal, rows: _Rows
+    result: Result, name: str, chosen: list[int], profile: Profile, journal: Journal, rows: _Rows
 ) -> Iterator[Quantity]:
     """A part beside itself, measured again on some texts."""
     part = result.parts[name]
-    stored = own_rows(part, own)
+    stored = own_rows(part, chosen)
     with on_some_texts(rows):
-        context, measured = measured_again(result, name, own, profile, journal, stored)
-    runs, found = [part.runs[i] for i in own], measured.raw | context.computed
+        context, measured = measured_again(result, name, chosen, profile, journal, stored)
+    runs, computed = [part.runs[i] for i in chosen], measured.raw | context.computed
     for what, values in stored.items():  # of some results the first run's alone
-        if len(own) > 1 and what in found and values.shape[:1] == (1,):
-            found[what] = found[what][:1]
-    sliced = {what: _on_rows(values, found.get(what), rows) for what, values in stored.items()}
+        if len(chosen) > 1 and what in computed and values.shape[:1] == (1,):
+            computed[what] = computed[what][:1]
+    sliced = {what: _on_rows(values, computed.get(what), rows) for what, values in stored.items()}
     of_all = all(sliced[what].shape == stored[what].shape for what in stored)
     left_out = [] if of_all else [what for what in stored if OVER_TEXTS.search(what)]
     differences = compared(
         {what: values for what, values in sliced.items() if what not in left_out},
-        found,
+        computed,
         passages=half_of(result.key) == "language",
     )
     if store.plain(measured.runs, "runs") != runs:
         yield Quantity(f"{name}: trainings", str(runs), str(measured.runs), "equal", agrees=False)
-    agreeing = [what for what, offs in differences.items() if all(one.agrees for one in offs)]
+    agreeing = [
+        what for what, offs in differences.items() if all(difference.agrees for difference in offs)
+    ]
     for what in [what for what in differences if what not in agreeing]:
-        told = "; ".join(str(one) for one in differences[what] if not one.agrees)
-        yield Quantity(f"{name}: {what}", "", f"differs by {told}", "", agrees=False)
-    off = {what: [str(one) for one in differences[what] if one.off] for what in agreeing}
-    same = sum(not told for told in off.values())
-    said = [f"{same} arrays the same"] if same else []
-    said += [f"{what} off by {', '.join(told)}" for what, told in off.items() if told]
-    said += [f"as stored: {', '.join(sorted(context.taken))}"] if context.taken else []
-    said += [f"of all texts, not compared: {', '.join(left_out)}"] if left_out else []
+        differing = "; ".join(
+            str(difference) for difference in differences[what] if not difference.agrees
+        )
+        yield Quantity(f"{name}: {what}", "", f"differs by {differing}", "", agrees=False)
+    off = {
+        what: [str(difference) for difference in differences[what] if difference.off]
+        for what in agreeing
+    }
+    same = sum(not differing for differing in off.values())
+    remarks = [f"{same} arrays the same"] if same else []
+    remarks += [
+        f"{what} off by {', '.join(differing)}" for what, differing in off.items() if differing
+    ]
+    remarks += [f"as stored: {', '.join(sorted(context.taken))}"] if context.taken else []
+    remarks += [f"of all texts, not compared: {', '.join(left_out)}"] if left_out else []
     n = len(rows(result.n_examples))
     title = f"{name}, {n} of {result.n_examples} texts"
-    yield Quantity(title, "", "; ".join(said), "each its own", bool(differences))
+    yield Quantity(title, "", "; ".join(remarks), "each its own", bool(differences))
     if (means := means_follow(name, part.raw)) is not None:
         yield means
 

@@ -111,13 +111,13 @@ def _is_coarse(values: np.ndarray) -> bool:
 
 def _absolute(raw: Arrays) -> Arrays:
     """Outcomes of masked models that are kept as changes from the uncut one, as they were."""
-    found = dict(raw)
+    absolute = dict(raw)
     for name in [name for name in raw if name.endswith("_change")]:
         uncut = raw.get(f"{name.removesuffix('_change')}_uncut")
         if uncut is not None:
             uncut = np.expand_dims(uncut, 1) if "updates" in raw else uncut  # by checkpoint
-            found[name] = uncut.astype(int) + raw[name]
-    return found
+            absolute[name] = uncut.astype(int) + raw[name]
+    return absolute
 
 
 def _few(n: int) -> int:
@@ -169,16 +169,16 @@ def _numbers(most: float, unit: str) -> Callable[..., Iterator[Off]]:
     return compare
 
 
-def _scores(stored: np.ndarray, found: np.ndarray, bound: _Bound) -> Iterator[Off]:
+def _scores(stored: np.ndarray, computed: np.ndarray, bound: _Bound) -> Iterator[Off]:
     """Numbers that are off by a share of the largest one along the last axis."""
     if stored.dtype.kind != "f" or not stored.size:
-        yield from _equal(stored, found, bound)
+        yield from _equal(stored, computed, bound)
         return
     rough = stored.dtype == np.float16  # to five binary digits, which may be either neighbour's
-    stored, found = stored.astype(float), found.astype(float)
+    stored, computed = stored.astype(float), computed.astype(float)
     largest = np.abs(stored) if rough else np.nanmax(np.abs(stored), -1, keepdims=True, initial=0)
-    same = (stored == found) | (np.isnan(stored) & np.isnan(found))
-    off = np.where(same, 0, np.abs(stored - found) / np.maximum(largest, 1e-12))
+    same = (stored == computed) | (np.isnan(stored) & np.isnan(computed))
+    off = np.where(same, 0, np.abs(stored - computed) / np.maximum(largest, 1e-12))
     off = np.where(np.isnan(off), np.inf, off)
     yield Off("of the largest", float(off.max()), RELATIVE + rough / 16)
     yield Off("of the numbers", float((off > RELATIVE).mean()), TRANSLATIONS)
@@ -187,7 +187,7 @@ def _scores(stored: np.ndarray, found: np.ndarray, bound: _Bound) -> Iterator[Of
 def _orders(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
     """The same heads in each run (..., heads, 2 or 3), two of them in another place at most."""
     rows = [values.reshape(-1, *values.shape[-2:]).tolist() for values in (stored, found)]
-    others = [sorted(one) != sorted(other) for one, other in zip(*rows, strict=True)]
+    others = [sorted(order) != sorted(other) for order, other in zip(*rows, strict=True)]
     yield Off("runs of other heads", sum(others), 0)
     elsewhere = (stored != found).any(-1).sum(-1)
     yield Off("heads of a run elsewhere", int(elsewhere.max(initial=0)), PLACES)

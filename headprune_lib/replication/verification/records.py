@@ -72,8 +72,11 @@ def check(key: Key, *, drawn_seed: int = 0) -> tuple[Record, list[Quantity]]:
             {run.get("weights_sha256", "") for part in result.parts.values() for run in part.runs}
         ),
         "version": MEASUREMENTS[key.measurement].version,
-        "found again": [f"{one.name}: {one.found} (bound: {one.bound})" for one in quantities],
-        "disagree": [one.name for one in quantities if not one.agrees],
+        "found again": [
+            f"{quantity.name}: {quantity.found} (bound: {quantity.bound})"
+            for quantity in quantities
+        ],
+        "disagree": [quantity.name for quantity in quantities if not quantity.agrees],
         "not at hand": missing,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
@@ -85,8 +88,8 @@ def values_follow(result: Result) -> Quantity:
     measurement, half = MEASUREMENTS[result.measurement], half_of(result.key)
     values = plain(measurement.values_of(half, result.parts), "values")
     differing = list(differences(result.values, values))
-    found = "; ".join(differing[:3]) or "the same"
-    return Quantity("values", "", found, f"{RELATIVE} of each", not differing)
+    difference = "; ".join(differing[:3]) or "the same"
+    return Quantity("values", "", difference, f"{RELATIVE} of each", not differing)
 
 
 def differences(stored: Any, found: Any, path: str = "") -> Iterator[str]:
@@ -108,7 +111,9 @@ def write_records(records: Mapping[str, Record]) -> None:
     """Add records to the table, or replace them; results that are gone lose theirs."""
     committed = {name_of(key) for key in store.find()}
     known = read_records() if records_path().exists() else {}
-    kept = {name: one for name, one in sorted({**known, **records}.items()) if name in committed}
+    kept = {
+        name: record for name, record in sorted({**known, **records}.items()) if name in committed
+    }
     text = json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True)
     replace_files({records_path(): (text + "\n").encode()})
 

@@ -155,8 +155,8 @@ def compare(result: Result, profile: Profile, journal: Journal) -> Iterator[Quan
         if part.runs[0]["seed"] != seed or not (name == OUTCOMES or name.endswith(IMPORTANCE)):
             continue
         _, measured = measured_again(result, name, [0], profile, journal, stored={})
-        said = "" if name in (OUTCOMES, IMPORTANCE) else f", {name}"
-        yield from _alike(result.metric, said, own_rows(part, [0]), measured.raw)
+        suffix = "" if name in (OUTCOMES, IMPORTANCE) else f", {name}"
+        yield from _alike(result.metric, suffix, own_rows(part, [0]), measured.raw)
 
 
 def _alike(metric: str, said: str, stored: Arrays, found: Arrays) -> Iterator[Quantity]:

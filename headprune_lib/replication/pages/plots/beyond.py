@@ -46,12 +46,18 @@ __all__ = [
 def same_heads(panels: list[tuple[str, Grid, Grid]], layout: Layout = WIDE) -> Figure:
     """Effect of each cut as two measured it, a panel a pair; accuracy in points, BLEU as it is."""
     figure, places = layout.panels(len(panels), 300)
-    for axes, (title, one, two) in zip(places, panels, strict=True):
-        unit, scale = ("points", 100) if one.kind == "self" else ("BLEU", 1)
-        x, y = scale * one.values.ravel(), scale * two.values.ravel()
-        found = stats.correlation(x, y)
-        dots(axes, x, y, {"r": found.value, "interval": [found.low, found.high]}, f"{title}\n")
-        axes.set(xlabel=f"{one.lab}:\nchange ({unit})", ylabel=f"{two.lab}: change ({unit})")
+    for axes, (title, first, second) in zip(places, panels, strict=True):
+        unit, scale = ("points", 100) if first.kind == "self" else ("BLEU", 1)
+        x, y = scale * first.values.ravel(), scale * second.values.ravel()
+        correlation = stats.correlation(x, y)
+        dots(
+            axes,
+            x,
+            y,
+            {"r": correlation.value, "interval": [correlation.low, correlation.high]},
+            f"{title}\n",
+        )
+        axes.set(xlabel=f"{first.lab}:\nchange ({unit})", ylabel=f"{second.lab}: change ({unit})")
     figure.tight_layout()
     return figure
 
@@ -67,24 +73,24 @@ def kept_by_model(
         shown: name of task and model -> values of ``which_first``.
         orders: which dots; those that a result does not have are left out.
     """
-    shown = {name: one for name, one in shown.items() if above_chance(one)} or shown
+    shown = {name: area for name, area in shown.items() if above_chance(area)} or shown
     wide = layout.columns > 1
     figure, axes = plt.subplots(figsize=layout.canvas((40 if wide else 62) * len(shown) + 50))
-    for place, (order, look) in enumerate(looks(orders).items()):
+    for position, (order, look) in enumerate(looks(orders).items()):
         areas = {
             line: values["orders"][order]["area"]
             for line, values in enumerate(shown.values())
             if order in values["orders"]
         }
-        height = np.array(list(areas)) + 0.16 * (place - (len(orders) - 1) / 2)
-        ends = 100 * np.array([one["interval"] for one in areas.values()]).reshape(-1, 2)
+        height = np.array(list(areas)) + 0.16 * (position - (len(orders) - 1) / 2)
+        ends = 100 * np.array([area["interval"] for area in areas.values()]).reshape(-1, 2)
         axes.hlines(height, *ends.T, color=look.colour, linewidth=1.5)
-        middles = [100 * one["value"] for one in areas.values()]
-        own = {"s": 40, "marker": "D"} if order == "importance" else {"s": 22}
+        middles = [100 * area["value"] for area in areas.values()]
+        marker = {"s": 40, "marker": "D"} if order == "importance" else {"s": 22}
         inside = look.colour if look.line.endswith("-") else "none"  # as lines are whole or broken
         axes.scatter(
             *(middles, height),
-            **own,
+            **marker,
             facecolors=inside,
             edgecolors=look.colour,
             label=look.label,
@@ -145,26 +151,26 @@ def before_and_after(
         metric: of that result.
     """
     rows = values["recovered"]
-    ways = list(dict.fromkeys(one["way"] for one in rows))
+    ways = list(dict.fromkeys(row["way"] for row in rows))
     # before training both ways are one; what was measured for either is shown
     panels = [("before", "before training", ways)]
     panels += [("after", f"after training, {way}", [way]) for way in ways]
-    orders = looks(dict.fromkeys(one["order"] for one in rows if one["order"] != NO_ORDER))
+    orders = looks(dict.fromkeys(row["order"] for row in rows if row["order"] != NO_ORDER))
     figure, places = layout.panels(len(panels), 330, sharey=True)
-    for axes, (when, title, told) in zip(places, panels, strict=True):
-        for place, (name, look) in enumerate(orders.items()):
-            found = _along(rows, name, when, told)
-            if len(found) < 2:  # the uncut model alone
+    for axes, (when, title, wanted_way) in zip(places, panels, strict=True):
+        for position, (name, look) in enumerate(orders.items()):
+            states = _along(rows, name, when, wanted_way)
+            if len(states) < 2:  # the uncut model alone
                 continue
-            shares = 100 * np.array(list(found))
-            scores = 100 * np.array([state["score"] for state in found.values()])
-            ends = 100 * np.array([state["interval"] for state in found.values()])
-            n_runs = max(len(state["runs"]) for state in found.values())
-            aside = _ASIDE * (place - (len(orders) - 1) / 2)
+            shares = 100 * np.array(list(states))
+            scores = 100 * np.array([state["score"] for state in states.values()])
+            ends = 100 * np.array([state["interval"] for state in states.values()])
+            n_runs = max(len(state["runs"]) for state in states.values())
+            aside = _ASIDE * (position - (len(orders) - 1) / 2)
             label = look.label + (f" (mean of {n_runs})" if n_runs > 1 else "")
             axes.plot(shares, scores, look.line, color=look.colour, label=label, **weight(name))
             axes.vlines(shares + aside, *ends.T, color=look.colour, linewidth=1.5)
-            for share, state in found.items():
+            for share, state in states.items():
                 if len(state["runs"]) > 1:
                     dots = 100 * np.array(state["runs"])
                     where = np.full(len(dots), 100 * share)
@@ -179,12 +185,12 @@ def _along(
     rows: list[Mapping[str, Any]], order: str, when: str, ways: list[str]
 ) -> dict[float, Mapping[str, Any]]:
     """Share -> state of an order in the first of some ways that has it, from the uncut model on."""
-    found = {}
+    states = {}
     for way in reversed(ways):
-        for one in rows:
-            if one["way"] == way and one["order"] in (order, NO_ORDER):
-                found[one["share"]] = one[when]
-    return dict(sorted(found.items()))
+        for row in rows:
+            if row["way"] == way and row["order"] in (order, NO_ORDER):
+                states[row["share"]] = row[when]
+    return dict(sorted(states.items()))
 
 
 _GROUPS = {
@@ -209,8 +215,8 @@ def perplexity_along(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure
             if name not in values["curves"]:
                 continue
             curve = values["curves"][name]
-            found = {"mean": curve["perplexity"], "runs": np.exp(curve["runs"])}
-            pruning_curve(axes, shares, found, *look, **weight(name))
+            perplexities = {"mean": curve["perplexity"], "runs": np.exp(curve["runs"])}
+            pruning_curve(axes, shares, perplexities, *look, **weight(name))
         # the reversed order leaves the picture: the others could not be told apart beside it
         most = max(np.exp(curve["runs"]).max() for name, curve in values["curves"].items()
                    if name != "importance reversed")  # fmt: skip

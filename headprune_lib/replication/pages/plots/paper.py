@@ -130,15 +130,19 @@ def layers_tasks(table6: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
     """
     published = paper("table6")["delta_accuracy_percent"]
     layers = np.arange(1, len(published) + 1)
-    drawn = {name: one for name, one in table6.items() if len(one.values["layers"]) == len(layers)}
+    drawn = {
+        name: result
+        for name, result in table6.items()
+        if len(result.values["layers"]) == len(layers)
+    }
     looks_of = zip(itertools.cycle(_APART), itertools.cycle("os^v"))
     figure, (axes,) = layout.panels(1, 280)
     within(axes, -1, 0, "a loss of at most 1 point")
-    for place, ((name, one), (colour, form)) in enumerate(
+    for position, ((name, result), (colour, form)) in enumerate(
         zip(drawn.items(), looks_of, strict=False)
     ):
-        shift = 0.17 * (place - len(drawn) / 2)
-        layer_changes(axes, one.values["layers"], 100, shift, form, color=colour, label=name)
+        shift = 0.17 * (position - len(drawn) / 2)
+        layer_changes(axes, result.values["layers"], 100, shift, form, color=colour, label=name)
     label = "the paper (BERT-base, MNLI)"
     x = layers + 0.17 * len(drawn) / 2
     axes.plot(x, published, "D", color=GREEN, markersize=5, label=label)
@@ -230,8 +234,8 @@ def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
 
 def _kept_by_epoch(values: Mapping[str, Any], step: int) -> dict[float, float]:
     """Epoch -> what is kept, mean of the trainings measured there that translate anything."""
-    found: dict[float, list[float]] = {}
+    by_epoch: dict[float, list[float]] = {}
     for training in values["trainings"]:
         for point in translating(training["checkpoints"]):
-            found.setdefault(round(point["epoch"], 2), []).append(point["kept"][step])
-    return {epoch: float(np.mean(kept)) for epoch, kept in sorted(found.items())}
+            by_epoch.setdefault(round(point["epoch"], 2), []).append(point["kept"][step])
+    return {epoch: float(np.mean(kept)) for epoch, kept in sorted(by_epoch.items())}

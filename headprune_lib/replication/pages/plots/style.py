@@ -197,8 +197,8 @@ def panels(
         kwargs: those of :meth:`Layout.panels`.
     """
     figure, places = layout.panels(len(draw), height, **kwargs)
-    for axes, one in zip(places, draw, strict=True):
-        one(axes)
+    for axes, draw_panel in zip(places, draw, strict=True):
+        draw_panel(axes)
     if legend:
         return below(figure, layout)
     figure.tight_layout()
@@ -360,9 +360,14 @@ def histogram(
         bar.set_gid("bar")  # a description tells these from shaded areas
     beyond = np.sort(changes[(changes < bins[0]) | (changes > bins[-1])])
     if len(beyond):
-        told = ", ".join(signed(one, form=".1f") for one in beyond)
+        values_beyond = ", ".join(signed(value, form=".1f") for value in beyond)
         axes.text(
-            0.02, 0.96, f"off the scale:\n{told}", transform=axes.transAxes, va="top", fontsize=11
+            0.02,
+            0.96,
+            f"off the scale:\n{values_beyond}",
+            transform=axes.transAxes,
+            va="top",
+            fontsize=11,
         )
     axes.axvline(0, color=BLACK, linewidth=1)
 
@@ -455,8 +460,8 @@ def _look(order: str) -> Look:
     """
     named = parse_part(order, "tuned")
     if named.tuned:
-        own = LOOKS.get(named.order) or _look(named.order)
-        return Look(order_title(order), own.colour, "D" + own.line.lstrip(string.ascii_letters))
+        look = LOOKS.get(named.order) or _look(named.order)
+        return Look(order_title(order), look.colour, "D" + look.line.lstrip(string.ascii_letters))
     name, *words = order.split(" ")
     if name not in CRITERIA:
         return Look(order_title(order), PINK, "-.")

@@ -44,20 +44,22 @@ def answer(verdicts: Iterable[Verdict]) -> str:
     rows = [row for verdict in verdicts for row in verdict.counted]
     if not rows:
         raise ValueError("no result counts; measure some before there is an answer")
-    told = []
+    parts = []
     for half, models in _MODELS.items():
         numbers = Counter(row.word for row in rows if row.half == half)
         if numbers:
-            told.append(_counted(numbers, models))
-    return f"{', and '.join(told)}; {_failing(verdicts)}"
+            parts.append(_counted(numbers, models))
+    return f"{', and '.join(parts)}; {_failing(verdicts)}"
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
     """How many claims have which word by our rules, which meet the paper's, and what could only differ."""
     counts = Counter(verdict.word for verdict in verdicts)
-    told = _words(counts, WORDS)
-    everywhere = [one.claim for one in verdicts if one.met[1] > 0 and one.met[0] == one.met[1]]
-    text = f"Of the paper's {_number(len(verdicts))} claims, {listed(told)} by our rules."
+    counted = _words(counts, WORDS)
+    everywhere = [
+        judged.claim for judged in verdicts if judged.met[1] > 0 and judged.met[0] == judged.met[1]
+    ]
+    text = f"Of the paper's {_number(len(verdicts))} claims, {listed(counted)} by our rules."
     if everywhere:
         passing = "passes" if len(everywhere) == 1 else "pass"
         text += (
@@ -85,8 +87,8 @@ def _counted(numbers: Counter[Word], models: str) -> str:
         for word in WORDS
         if word in shown and numbers[word]
     ]
-    told = f"{numbers['replicates']} of {numbers.total()} {models} results {verb}"
-    return f"{told} ({', '.join(rest)})" if rest else told
+    sentence = f"{numbers['replicates']} of {numbers.total()} {models} results {verb}"
+    return f"{sentence} ({', '.join(rest)})" if rest else sentence
 
 
 def _words(numbers: Counter[Word], words: Iterable[Word]) -> list[str]:
@@ -99,14 +101,18 @@ def _words(numbers: Counter[Word], words: Iterable[Word]) -> list[str]:
 
 def _failing(verdicts: Sequence[Verdict]) -> str:
     """The claims that fail, in words, and those that hold in some results alone."""
-    fails = [f"{one.claim} ({_SHORT[one.claim]})" for one in verdicts if one.word == "differs"]
-    partly = [one.claim for one in verdicts if one.word == "mixed"]
+    fails = [
+        f"{verdict.claim} ({_SHORT[verdict.claim]})"
+        for verdict in verdicts
+        if verdict.word == "differs"
+    ]
+    partly = [verdict.claim for verdict in verdicts if verdict.word == "mixed"]
     if not fails and not partly:
         return "no claim fails"
-    told = [f"{listed(fails)} {'fails' if len(fails) == 1 else 'fail'}"] if fails else []
+    parts = [f"{listed(fails)} {'fails' if len(fails) == 1 else 'fail'}"] if fails else []
     if partly:
-        told.append(f"{listed(partly)} {'holds' if len(partly) == 1 else 'hold'} only in part")
-    return ", and ".join(told)
+        parts.append(f"{listed(partly)} {'holds' if len(partly) == 1 else 'hold'} only in part")
+    return ", and ".join(parts)
 
 
 def how_sure(verdicts: Iterable[Verdict], results: Sequence[Result]) -> tuple[str, str, str]:
@@ -120,49 +126,49 @@ def how_sure(verdicts: Iterable[Verdict], results: Sequence[Result]) -> tuple[st
 
 def heads_by_model(results: Iterable[Result]) -> dict[str, int]:
     """Encoder, or pair of languages and layout of a translator -> its number of heads."""
-    found = {}
+    n_heads = {}
     for result in results:
         order = result.parts.get("importance") and result.parts["importance"].raw.get("order")
         if order is not None:
             name = spelled(result.model)
             if half_of(result.key) == "translation":
                 name = f"{result.task}, {result.model}"
-            found[name] = int(order.shape[1])
-    return found
+            n_heads[name] = int(order.shape[1])
+    return n_heads
 
 
 def _models(results: Sequence[Result]) -> str:
-    known = [one for one in results if one.measurement == "pruning_curve"]
-    encoders = heads_by_model(one for one in known if half_of(one.key) == "encoder")
-    translators = heads_by_model(one for one in known if half_of(one.key) == "translation")
-    told = []
+    known = [result for result in results if result.measurement == "pruning_curve"]
+    encoders = heads_by_model(result for result in known if half_of(result.key) == "encoder")
+    translators = heads_by_model(result for result in known if half_of(result.key) == "translation")
+    parts = []
     if encoders:
         each = [f"{name} ({heads} heads)" for name, heads in encoders.items()]
-        told.append(f"{_number(len(each))} {_plural('encoder', each)}, {listed(each)}")
+        parts.append(f"{_number(len(each))} {_plural('encoder', each)}, {listed(each)}")
     if translators:
         counts = sorted(Counter(translators.values()).items())
         each = [f"{_number(n)} of {heads} heads" for heads, n in counts]
-        told.append(
+        parts.append(
             f"{_number(len(translators))} small {_plural('translator', list(translators))}, "
             f"{listed(each)}"
         )
-    return f"We measured {', and '.join(told)}." if told else "No model was measured."
+    return f"We measured {', and '.join(parts)}." if parts else "No model was measured."
 
 
 def _trainings(verdicts: Iterable[Verdict]) -> str:
     rows = [row for verdict in verdicts for row in verdict.rows if row.word != "not run"]
     counts = Counter(row.judged.trainings for row in rows)
     more = [trainings for trainings in counts if trainings > 1]
-    told = f"{counts[1]} of the {len(rows)} results rest on a single training of their model"
+    sentence = f"{counts[1]} of the {len(rows)} results rest on a single training of their model"
     if not more:
-        return f"{told}."
+        return f"{sentence}."
     spread = f"{min(more)}" if len(more) == 1 else f"{min(more)} to {max(more)}"
-    return f"{told}, {len(rows) - counts[1]} on {spread}."
+    return f"{sentence}, {len(rows) - counts[1]} on {spread}."
 
 
 def _not_run(results: Iterable[Result]) -> str:
     results = list(results)
-    models, tasks = {one.model for one in results}, {one.task for one in results}
+    models, tasks = {result.model for result in results}, {result.task for result in results}
     missing = [name for model, name in _PAPER_MODELS.items() if model not in models]
     missing += [name for task, name in _PAPER_TASKS.items() if task not in tasks]
     if not missing:

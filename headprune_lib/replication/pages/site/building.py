@@ -73,12 +73,14 @@ def substitutions(app: Any, config: Any) -> None:
 
 def last_measured(results: list[Result]) -> str:
     """The date of the newest result, such as ``2026-11-23``."""
-    return max(part.provenance["date"] for one in results for part in one.parts.values())[:10]
+    return max(part.provenance["date"] for result in results for part in result.parts.values())[:10]
 
 
 def repository() -> str:
     """Where the code is: what the workflow says, else where it was cloned from; empty if unknown."""
-    server, name = (os.environ.get(f"GITHUB_{one}", "") for one in ("SERVER_URL", "REPOSITORY"))
+    server, name = (
+        os.environ.get(f"GITHUB_{name_of}", "") for name_of in ("SERVER_URL", "REPOSITORY")
+    )
     if server and name:
         return f"{server}/{name}"
     asked = subprocess.run(

@@ -27,10 +27,10 @@ def card_html(claim: Claim, verdict: Verdict) -> str:
     """One card; its anchor is ``claim-c1`` for C1, that of a row see :func:`row_anchor`."""
     name, (page, artifact) = claim.id.lower(), claim.page
     rows = [row for row in verdict.rows if row.word != "not run"]
-    found = _text(f"{ours(verdict)}. {how_sure(verdict)}")
+    evidence = _text(f"{ours(verdict)}. {how_sure(verdict)}")
     return f"""<article class="claim" id="claim-{name}" aria-labelledby="claim-{name}-title">
 <h2 id="claim-{name}-title"><span class="claim-id">{claim.id}</span> {_text(claim.title)}</h2>
-<p><strong>Our rule: {verdict_html(verdict.word)}.</strong> {found}</p>
+<p><strong>Our rule: {verdict_html(verdict.word)}.</strong> {evidence}</p>
 <p><strong>The paper.</strong> {_text(claim.paper_value)}</p>
 {_plot(claim, [*rows, *verdict.others])}
 <p><a href="../{page}.html#{artifact}">How it was measured: the paper's §{claim.section}</a></p>
@@ -46,7 +46,7 @@ def row_anchor(row: Row) -> str:
 
 def _plot(claim: Claim, rows: Sequence[Row]) -> str:
     form = claim.shown[1]
-    estimates = [(row, one) for row in rows for one in row.judged.estimates]
+    estimates = [(row, mark) for row in rows for mark in row.judged.estimates]
     if not estimates:
         return "<p>No result that this claim could be read from.</p>"
     low, high = _range(estimates)
@@ -55,23 +55,23 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
         return round(100 * (min(max(value, low), high) - low) / (high - low), 1)
 
     lines = []
-    for row, one in estimates:
-        ends = one.interval or (one.value, one.value)
+    for row, mark in estimates:
+        ends = mark.interval or (mark.value, mark.value)
         left, right = (place(end) for end in ends)
-        number = formatted(form, one.value)
-        if one.interval:
+        number = formatted(form, mark.value)
+        if mark.interval:
             number += " [{}, {}]".format(*(formatted(form, end) for end in ends))
-        name = _dot_name(row.setting, one.label)
+        name = _dot_name(row.setting, mark.label)
         dot = (
             "dot"
-            if low <= one.value <= high
-            else f"dot beyond {'left' if one.value < low else 'right'}"
+            if low <= mark.value <= high
+            else f"dot beyond {'left' if mark.value < low else 'right'}"
         )
         lines.append(
             f'<li class="{_kind(row)}"><span class="name">{_text(name)}</span>'
-            f'<span class="track" aria-hidden="true"><i class="bound" style="left:{place(one.bound)}%"></i>'
+            f'<span class="track" aria-hidden="true"><i class="bound" style="left:{place(mark.bound)}%"></i>'
             f'<i class="bar" style="left:{left}%;width:{round(right - left, 1)}%"></i>'
-            f'<i class="{dot}" style="left:{place(one.value)}%"></i></span>'
+            f'<i class="{dot}" style="left:{place(mark.value)}%"></i></span>'
             f'<span class="value">{number}</span></li>'
         )
     ticks = "".join(
@@ -121,16 +121,14 @@ def _caption(claim: Claim, rows: Sequence[Row]) -> str:
     kinds: dict[float, set[str]] = {}  # a rule may ask less of one kind of model than of another
     for row in rows:
         kind = "translators" if row.half == "translation" else "encoders"
-        for one in row.judged.estimates:
-            kinds.setdefault(one.bound, set()).add(kind)
+        for estimate in row.judged.estimates:
+            kinds.setdefault(estimate.bound, set()).add(kind)
     bounds = [(form.format(bound) if bound else "0", kinds[bound]) for bound in sorted(kinds)[::-1]]
     if len(bounds) == 2 and all(len(of) == 1 for _, of in bounds):
-        said = " and ".join(f"{bound} for {', '.join(of)}" for bound, of in bounds)
+        bounds_text = " and ".join(f"{bound} for {', '.join(of)}" for bound, of in bounds)
     else:
-        said = " or ".join(bound for bound, _ in bounds)
-    return (
-        f"{what[0].upper()}{what[1:]}. Our bound is {said}; the paper's claim lies to its {side}."
-    )
+        bounds_text = " or ".join(bound for bound, _ in bounds)
+    return f"{what[0].upper()}{what[1:]}. Our bound is {bounds_text}; the paper's claim lies to its {side}."
 
 
 def _range(estimates: Sequence[tuple[Row, Estimate]]) -> tuple[float, float]:
@@ -138,11 +136,15 @@ def _range(estimates: Sequence[tuple[Row, Estimate]]) -> tuple[float, float]:
 
     Results without the power to count may be so uncertain that nothing else could be told apart.
     """
-    shown = [one for row, one in estimates if _kind(row) != "not-counted"]
+    shown = [estimate for row, estimate in estimates if _kind(row) != "not-counted"]
     if all(_kind(row) != "counts" for row, _ in estimates):
-        shown = [one for _, one in estimates]
-    found = [number for one in shown for number in (one.value, one.bound, *(one.interval or ()))]
-    low, high = min(found), max(found)
+        shown = [estimate for _, estimate in estimates]
+    numbers = [
+        number
+        for estimate in shown
+        for number in (estimate.value, estimate.bound, *(estimate.interval or ()))
+    ]
+    low, high = min(numbers), max(numbers)
     room = (0.2 if len(shown) < len(estimates) else 0.05) * (high - low) or 1.0
     return low - room, high + room
 
@@ -159,7 +161,7 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> str:
         for row in rows
     )
     heads = ("where", "measured", "our rule", "paper's criterion", "counts")
-    head = "".join(f'<th scope="col">{one}</th>' for one in heads)
+    head = "".join(f'<th scope="col">{heading}</th>' for heading in heads)
     n = f"{len(rows)} results" if len(rows) > 1 else "1 result"
     return (
         f"<details><summary>{claim.id}: the {n} behind it, and our rule</summary>"

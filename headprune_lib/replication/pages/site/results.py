@@ -75,16 +75,16 @@ def _estimates(result: Result) -> Iterator[dict[str, Any]]:
 
 def _quantities(columns: Sequence[str]) -> list[tuple[str, str | None, str | None]]:
     """Column of each value, and those of its interval's ends."""
-    found: list[tuple[str, str | None, str | None]] = []
+    quantities: list[tuple[str, str | None, str | None]] = []
     for low in columns:
         if not low.endswith("interval_low"):
             continue
         name = low.removesuffix("interval_low").rstrip("_ ")
         names = (name, f"{name}_score", f"{name} value") if name else _MAIN
-        value = next((one for one in names if one in columns), None)
+        value = next((column for column in names if column in columns), None)
         if value:
-            found.append((value, low, low.removesuffix("low") + "high"))
-    return found or [
+            quantities.append((value, low, low.removesuffix("low") + "high"))
+    return quantities or [
         (name, None, None)
         for name in columns
         if name not in _SETTINGS and not name.startswith("run ")
@@ -137,7 +137,7 @@ def _cell(value: Any) -> str:
 
 def _row(cells: Sequence[str]) -> str:
     first, *others = map(html.escape, cells)
-    return f'<tr><th scope="row">{first}</th>{"".join(f"<td>{one}</td>" for one in others)}</tr>'
+    return f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
 
 
 # --- the runs: when, where, how long, with which versions, and whether weights are checked here -------
@@ -163,7 +163,7 @@ def rows_of(result: Result, committed: frozenset[str]) -> Iterator[dict[str, str
         measured = part.provenance
         key = (measured["date"], measured["seconds"], checked(part, committed))
         together.setdefault(key, []).append((name, part))
-    for (date, seconds, found), parts in together.items():
+    for (date, seconds, quantities), parts in together.items():
         measured = parts[0][1].provenance
         packages = measured["packages"]
         yield {
@@ -173,7 +173,7 @@ def rows_of(result: Result, committed: frozenset[str]) -> Iterator[dict[str, str
             "minutes": f"{seconds / 60:.1f}",
             "versions": f"Python {measured['python']}, torch {packages['torch']}, "
             f"transformers {packages['transformers']}",
-            "checked": found,
+            "checked": quantities,
             "signature": signature_line(parts),
         }
 
@@ -199,9 +199,11 @@ def signature_line(parts: list[tuple[str, Part]]) -> str:
 
 def _short(value: Any) -> str:
     if isinstance(value, dict):
-        return "+".join(f"{name}={_short(one)}" for name, one in value.items() if one is not None)
+        return "+".join(
+            f"{name}={_short(part)}" for name, part in value.items() if part is not None
+        )
     if isinstance(value, list):
-        every = [_short(one) for one in value]
+        every = [_short(part) for part in value]
         return ",".join(every) if len(every) <= 5 else f"{every[0]}..{every[-1]}({len(every)})"
     return str(value)
 

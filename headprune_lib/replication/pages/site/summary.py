@@ -66,9 +66,9 @@ def ours(verdict: Verdict) -> str:
     claim, measured = _CLAIMS[verdict.claim], [row for row in verdict.rows if row.word != "not run"]
     untrained = [row for row in measured if row.setting.startswith(SHAPE)]
     trained = [row for row in measured if row not in untrained]
-    told, of_all = (_ranges(claim, rows) for rows in (verdict.counted or trained, trained))
+    of_counted, of_all = (_ranges(claim, rows) for rows in (verdict.counted or trained, trained))
     what = f"{claim.shown[0][0].upper()}{claim.shown[0][1:]}: " if measured else ""
-    text = f"{what}{told}" + f"; counted or not: {of_all}" * (told != of_all)
+    text = f"{what}{of_counted}" + f"; counted or not: {of_all}" * (of_counted != of_all)
     return text + "".join(f"; {row.setting}: {_ranges(claim, [row])}" for row in untrained)
 
 
@@ -78,13 +78,13 @@ def by_others(verdict: Verdict) -> str:
         return _GRIDS[verdict.claim]()
     shown = [row for row in verdict.others if row.judged.estimates]
     if not shown:
-        told = [f"{row.setting}: {row.judged.measured}" for row in verdict.others]
-        return " ".join(told) or "not measured"
+        sentences = [f"{row.setting}: {row.judged.measured}" for row in verdict.others]
+        return " ".join(sentences) or "not measured"
     form = _CLAIMS[verdict.claim].shown[1]
     return ", ".join(
-        f"{formatted(form, one.value)} ({', '.join(filter(None, (row.setting, one.label)))})"
+        f"{formatted(form, estimate.value)} ({', '.join(filter(None, (row.setting, estimate.label)))})"
         for row in shown
-        for one in row.judged.estimates
+        for estimate in row.judged.estimates
     )
 
 
@@ -104,8 +104,10 @@ def how_sure(verdict: Verdict) -> str:
     if not measured:
         return "not measured"
     words = Counter(row.word for row in verdict.counted)
-    told = ", ".join(f"{number} {_VERBS[word]}" for word, number in words.items())
-    counted = f"{words.total()} of {len(measured)} results count" + f": {told}" * bool(told)
+    words_counted = ", ".join(f"{number} {_VERBS[word]}" for word, number in words.items())
+    counted = f"{words.total()} of {len(measured)} results count" + f": {words_counted}" * bool(
+        words_counted
+    )
     return f"{counted}. Rests on {rests_on(measured)}. Paper's criterion: {criterion_met(verdict)}."
 
 
@@ -128,17 +130,17 @@ def _ranges(claim: Claim, rows: Sequence[Row]) -> str:
     form = claim.shown[1]
     parts: dict[tuple[str, str], list[float]] = {}
     for row in rows:
-        for one in row.judged.estimates:
-            parts.setdefault((one.label, row.half), []).append(one.value)
+        for estimate in row.judged.estimates:
+            parts.setdefault((estimate.label, row.half), []).append(estimate.value)
     if not parts:
         return "not measured"
     several = len({half for _, half in parts}) > 1
-    told = []
+    ranges = []
     for (label, half), values in parts.items():
         low, high = (formatted(form, end) for end in (min(values), max(values)))
         name = ", ".join(filter(None, (label, _HALVES[half] if several else "")))
-        told.append(f"{low}{f' to {high}' * (low != high)}{f' ({name})' * bool(name)}")
-    return ", ".join(told)
+        ranges.append(f"{low}{f' to {high}' * (low != high)}{f' ({name})' * bool(name)}")
+    return ", ".join(ranges)
 
 
 def _cut_alone() -> str:

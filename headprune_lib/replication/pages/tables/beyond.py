@@ -107,14 +107,14 @@ def measured_twice() -> list[tuple[str, Grid, Grid]]:
         ("in another laboratory", other, ("MNLI SST-2", "MNLI CoLA", "MNLI MRPC")),
     ):
         pairs += [(f"the task, {where}", lab, one, lab, two) for one, two in map(str.split, tasks)]
-    found = [(what, grid(lab, one), grid(again, two)) for what, lab, one, again, two in pairs]
+    twice = [(what, grid(lab, one), grid(again, two)) for what, lab, one, again, two in pairs]
     news = {kind: grid(zebra, "WMT en-fr", kind=kind) for kind in KINDS}
-    found += [("laboratory and test set, same weights", published_wmt(), news["enc-enc"])]
-    found += [
+    twice += [("laboratory and test set, same weights", published_wmt(), news["enc-enc"])]
+    twice += [
         ("the test set: news, web forum", news[kind], grid(zebra, "MTNT en-fr", kind=kind))
         for kind in KINDS
     ]
-    return found
+    return twice
 
 
 def correlated_twice() -> pd.DataFrame:
@@ -123,12 +123,16 @@ def correlated_twice() -> pd.DataFrame:
         [
             {
                 "what differs": differs,
-                "text": ", ".join(dict.fromkeys((one.task, two.task))),
-                "kind": one.kind,
-                "Pearson r": stats.correlation(one.values.ravel(), two.values.ravel(), "pearson"),
-                "Spearman": stats.correlation(one.values.ravel(), two.values.ravel(), "spearman"),
+                "text": ", ".join(dict.fromkeys((first.task, second.task))),
+                "kind": first.kind,
+                "Pearson r": stats.correlation(
+                    first.values.ravel(), second.values.ravel(), "pearson"
+                ),
+                "Spearman": stats.correlation(
+                    first.values.ravel(), second.values.ravel(), "spearman"
+                ),
             }
-            for differs, one, two in measured_twice()
+            for differs, first, second in measured_twice()
         ]
     )
 
@@ -197,14 +201,14 @@ def alike_by_others() -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "BERT-base on": one.task,
-                "two seeds, mean": f"{one.seeds.mean():.2f}",
-                "lowest and highest": f"{one.seeds.min():.2f}, {one.seeds.max():.2f}",
-                "another task, mean": f"{np.mean([*one.others.values()]):.2f}",
-                "nearest task": f"{one.others[one.nearest]:.2f} ({one.nearest})",
-                "means over seeds": f"{one.means.min():.2f} to {one.means.max():.2f}",
+                "BERT-base on": task.task,
+                "two seeds, mean": f"{task.seeds.mean():.2f}",
+                "lowest and highest": f"{task.seeds.min():.2f}, {task.seeds.max():.2f}",
+                "another task, mean": f"{np.mean([*task.others.values()]):.2f}",
+                "nearest task": f"{task.others[task.nearest]:.2f} ({task.nearest})",
+                "means over seeds": f"{task.means.min():.2f} to {task.means.max():.2f}",
             }
-            for one in alike()
+            for task in alike()
         ]
     )
 
@@ -212,9 +216,14 @@ def alike_by_others() -> pd.DataFrame:
 def others_board() -> pd.DataFrame:
     """One row an order of a laboratory, a column a task: the share kept, most on the first task first."""
     kept: dict[tuple[str, str], dict[str, str]] = {}
-    for one in sorted(published_orders(), key=lambda one: (one.task, -one.area)):
-        cells = kept.setdefault((one.order, one.who), {"order": one.order, "measured by": one.who})
-        cells[spelled(one.task)] = f"{one.area:.1%}"
+    for published in sorted(
+        published_orders(), key=lambda published: (published.task, -published.area)
+    ):
+        cells = kept.setdefault(
+            (published.order, published.who),
+            {"order": published.order, "measured by": published.who},
+        )
+        cells[spelled(published.task)] = f"{published.area:.1%}"
     return pd.DataFrame(kept.values()).fillna("")
 
 
@@ -263,15 +272,15 @@ def pairs_of_tasks(curves: Mapping[str, Result]) -> list[Pair]:
         if result.task == whole_task(result.task)
     ]
     pairs = []
-    for (one, x), (two, y) in itertools.combinations(ranked, 2):
-        if one.model != two.model or one.task == two.task:
+    for (first, x), (second, y) in itertools.combinations(ranked, 2):
+        if first.model != second.model or first.task == second.task:
             continue
         heads = x["self"].numel()
         least = [set(rank_heads(side)[: heads // 5]) for side in (x, y)]
         pairs.append(
             Pair(
-                one.model,
-                (one.task, two.task),
+                first.model,
+                (first.task, second.task),
                 np.stack([side["self"].flatten().numpy() for side in (x, y)]),
                 len(least[0] & least[1]),
                 len(least[0]) ** 2 / heads,
@@ -295,16 +304,16 @@ def contrasts_table(contrasts: Iterable[Contrast]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "contrast": one.name,
-                "more kept (points)": points(one.value, one.interval, ".1f"),
-                "p (Holm)": p_text(one.p_holm),
-                "word": one.word,
-                "less loss added (nats)": _triple(one.loss, ".4f"),
-                "above its control (points)": _triple(one.control, ".1f", 100),
-                "models": len(one.tasks),
+                "contrast": contrast.name,
+                "more kept (points)": points(contrast.value, contrast.interval, ".1f"),
+                "p (Holm)": p_text(contrast.p_holm),
+                "word": contrast.word,
+                "less loss added (nats)": _triple(contrast.loss, ".4f"),
+                "above its control (points)": _triple(contrast.control, ".1f", 100),
+                "models": len(contrast.tasks),
             }
-            for one in contrasts
-            if one.word != "not run"
+            for contrast in contrasts
+            if contrast.word != "not run"
         ]
     )
 
@@ -357,9 +366,13 @@ def between_trainings(order: str, stability: Result, agreement: Result | None) -
 
     Of importance other results hold the scores of all fine-tunings.
     """
-    found = stability.values["criteria"][order]["mean_trainings"]
-    if found is not None or agreement is None or order not in ("importance", scores.PLAIN):
-        return found
+    agreement_stored = stability.values["criteria"][order]["mean_trainings"]
+    if (
+        agreement_stored is not None
+        or agreement is None
+        or order not in ("importance", scores.PLAIN)
+    ):
+        return agreement_stored
     if order == "importance":
         return agreement.values["mean_spearman"]
     flat = agreement.raw["scores"].reshape(len(agreement.raw["scores"]), -1)
@@ -382,20 +395,20 @@ def leads_table(values: Mapping[str, Any], metric: str = "accuracy") -> pd.DataF
     return pd.DataFrame(
         [
             {
-                "order": order_title(one["order"]),
-                "removed": f"{one['share']:.0%}",
-                "trained": one["way"],
+                "order": order_title(lead["order"]),
+                "removed": f"{lead['share']:.0%}",
+                "trained": lead["way"],
                 **{
                     f"lead {when} ({_UNITS[metric]})": points(
-                        one[when]["difference"], one[when]["interval"]
+                        lead[when]["difference"], lead[when]["interval"]
                     )
                     for when in _WHEN
                 },
                 "loss minus random's, after (nats)": signed(
-                    one["loss_after"]["difference"], one["loss_after"]["interval"], ".3f"
+                    lead["loss_after"]["difference"], lead["loss_after"]["interval"], ".3f"
                 ),
             }
-            for one in values["leads"]
+            for lead in values["leads"]
         ]
     )
 
@@ -435,12 +448,12 @@ def recovery_table(found: Mapping[str, Result]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "heads removed": f"{one['removed']} ({one['share']:.0%})",
-                "parameters (millions)": f"{one['left'] / 1e6:.1f}",
-                "perplexity": estimate(one["pruned"], one["pruned_interval"], ".1f"),
-                "after training again": estimate(one["tuned"], one["tuned_interval"], ".1f"),
+                "heads removed": f"{row['removed']} ({row['share']:.0%})",
+                "parameters (millions)": f"{row['left'] / 1e6:.1f}",
+                "perplexity": estimate(row["pruned"], row["pruned_interval"], ".1f"),
+                "after training again": estimate(row["tuned"], row["tuned_interval"], ".1f"),
             }
             for result in found.values()
-            for one in result.values["recovered"]
+            for row in result.values["recovered"]
         ]
     )

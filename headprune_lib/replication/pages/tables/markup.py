@@ -75,8 +75,8 @@ def judged_text(judged: Judged, form: str) -> str:
         return NOT_MEASURED
     if not judged.estimates:
         return NOT_ABOVE_CHANCE
-    (found,) = judged.estimates
-    return estimate(found.value, found.interval, form)
+    (only,) = judged.estimates
+    return estimate(only.value, only.interval, form)
 
 
 def p_text(p: float) -> str:
@@ -241,7 +241,7 @@ def grid_html(
         row: what a row is, such as ``"layer"``.
     """
     width = max(len(values) for block in blocks for values in block.rows.values())
-    taken: list[dict[str, Any]] = []
+    rows_taken: list[dict[str, Any]] = []
     shown: list[tuple[str, dict[str, list[str]]]] = []
     for block in blocks:
         shown.append((block.title, {}))
@@ -250,7 +250,7 @@ def grid_html(
             cells = list(map(_change_cell, values, outlined, [_STEPS[unit]] * len(values)))
             cells += ["<td></td>"] * (width - len(values))
             shown[-1][1][label] = cells
-            taken += [
+            rows_taken += [
                 {
                     "of": block.title,
                     row: label,
@@ -261,7 +261,7 @@ def grid_html(
                 for j, (value, marked) in enumerate(zip(values, outlined, strict=True), start=1)
             ]
     markup = blocks_html(f"{row} \\ {column}", column, range(1, width + 1), shown)
-    return HTML(framed(markup, name, caption, pd.DataFrame(taken)))
+    return HTML(framed(markup, name, caption, pd.DataFrame(rows_taken)))
 
 
 def blocks_html(
@@ -279,7 +279,7 @@ def blocks_html(
         blocks: title of each, and name of a row -> its ``<td>``.
     """
     heads = "".join(
-        f'<th scope="col"><span class="heard">{heard} </span>{one}</th>' for one in columns
+        f'<th scope="col"><span class="heard">{heard} </span>{column}</th>' for column in columns
     )
     bodies = "".join(
         f'<tbody><tr><th class="block" scope="rowgroup" colspan="{len(columns) + 1}">'

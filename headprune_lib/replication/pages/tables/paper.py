@@ -64,7 +64,9 @@ def heads_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
         heads = [head for head in heads if head["kind"] == "enc-enc"]
         for head in heads:
             rows.setdefault(str(head["layer"] + 1), []).append(head["delta"])
-        significant = {(one["layer"], one["head"]) for one in heads if one["p_paper"] < ALPHA}
+        significant = {
+            (record["layer"], record["head"]) for record in heads if record["p_paper"] < ALPHA
+        }
         return Block(title, rows, significant)
 
     blocks = [theirs, *_ours(shown, "heads", of_heads)]
@@ -112,12 +114,14 @@ def _ours(
         if "sacrebleu" in baseline:
             score += f" of Moses’ tokens, {baseline['sacrebleu']:.2f} as sacrebleu takes it"
         yield block(f"here: {label}, {result.n_examples:,} test texts, uncut {score}", changes)
-        if all("delta_sacrebleu" in one for one in changes):
+        if all("delta_sacrebleu" in record for record in changes):
             title = (
                 "the same as sacrebleu takes BLEU, of the text without Moses’ tokens; not tested"
             )
-            beside = block(title, [{**one, "delta": one["delta_sacrebleu"]} for one in changes])
-            yield replace(beside, significant=())
+            by_sacrebleu = block(
+                title, [{**record, "delta": record["delta_sacrebleu"]} for record in changes]
+            )
+            yield replace(by_sacrebleu, significant=())
 
 
 def layers_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: str) -> HTML:
@@ -139,14 +143,14 @@ def quality_table(quality: Mapping[str, Result]) -> pd.DataFrame:
     for task, result in quality.items():
         values = result.values
         for search in (name for name in values if name.startswith("beam ")):
-            found = values[search]
+            scores = values[search]
             rows.append(
                 {
                     "model": task,
                     "search": "greedy" if search == "beam 1" else search,
-                    "BLEU (95% interval)": estimate(found["bleu"], found["bleu_interval"], ".1f"),
-                    "without verses that share a 10-gram": f"{found['bleu_without_overlap']:.1f}",
-                    "chrF": f"{found['chrf']:.1f}",
+                    "BLEU (95% interval)": estimate(scores["bleu"], scores["bleu_interval"], ".1f"),
+                    "without verses that share a 10-gram": f"{scores['bleu_without_overlap']:.1f}",
+                    "chrF": f"{scores['chrf']:.1f}",
                     "verses": values["n"],
                     "of them sharing": values["n_overlap"],
                 }
@@ -187,12 +191,15 @@ def domains_table(shown: Mapping[str, Result]) -> pd.DataFrame:
     rows = []
     for name, result in shown.items():
         for domain, pair in result.values["correlations"].items():
-            found = {
+            correlations = {
                 "Spearman, loss": pair["loss"]["spearman"],
                 "within layers": pair["loss"]["within"],
                 "Pearson, accuracy": pair["accuracy"]["pearson"],
             }
-            cells = {what: estimate(one["r"], one["interval"]) for what, one in found.items()}
+            cells = {
+                what: estimate(correlation["r"], correlation["interval"])
+                for what, correlation in correlations.items()
+            }
             reliable = f"{min(pair['loss']['reliability']):.2f}"
             where = {"model and task": name, "other text": spelled(domain)}
             rows.append(where | cells | {"reliability": reliable})
@@ -244,8 +251,8 @@ def orders_table(shown: Mapping[str, Result]) -> pd.DataFrame:
             continue
         row = {"model and task": name}
         for order, title in _AGAINST.items():
-            one = areas.get(order)
-            row[title] = change(one["difference"], one["interval"]) if one else ""
+            gain = areas.get(order)
+            row[title] = change(gain["difference"], gain["interval"]) if gain else ""
         words = [both_words(row) for row in evidence.rows_of(result) if row.claim == "C8"]
         rows.append(row | (words[0] if words else {}))
     return pd.DataFrame(rows).fillna("")
@@ -319,19 +326,19 @@ def bench_table(path: Path) -> pd.DataFrame:
     columns = ["time of", "over the time of", *ratios, "floor", "target", "met"]
     timed = [{(row["what"], row["reference"]): row for row in run["rows"]} for run in runs]
     rows = []
-    for what in dict.fromkeys(name for one in timed for name in one):
-        found = [one.get(what) for one in timed]
-        there = [row for row in found if row is not None]
+    for what in dict.fromkeys(name for rows_by_name in timed for name in rows_by_name):
+        runs_rows = [rows_by_name.get(what) for rows_by_name in timed]
+        present = [row for row in runs_rows if row is not None]
         rows.append(
             (
                 *what,
                 *(
                     "–" if row is None else estimate(row["ratio"], row["quartiles"])
-                    for row in found
+                    for row in runs_rows
                 ),
-                _told(f"{row['floor']:.2f}" if row["floor"] else "–" for row in there),
-                there[0]["target"] or "–",
-                _told(_met(row) for row in there),
+                _told(f"{row['floor']:.2f}" if row["floor"] else "–" for row in present),
+                present[0]["target"] or "–",
+                _told(_met(row) for row in present),
             )
         )
     table = pd.DataFrame(rows, columns=columns)
@@ -392,7 +399,7 @@ def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
             for row in values["speed"]
         }
     sizes = sorted({size for block in blocks.values() for size in block})
-    shown_blocks, taken = [], []
+    shown_blocks, csv_rows = [], []
     for title, block in blocks.items():
         rows = {
             label: [_speed(block.get(size), which) for size in sizes]
@@ -400,12 +407,12 @@ def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
         }
         tagged = {label: [f"<td>{cell}</td>" for cell in cells] for label, cells in rows.items()}
         shown_blocks.append((title, tagged))
-        taken += [
+        csv_rows += [
             {"model": title, "": label, **dict(zip(sizes, cells, strict=True))}
             for label, cells in rows.items()
         ]
     markup = blocks_html("batch size", "batch of", sizes, shown_blocks)
-    return HTML(framed(markup, name, caption, pd.DataFrame(taken)))
+    return HTML(framed(markup, name, caption, pd.DataFrame(csv_rows)))
 
 
 def _speed(found: tuple | None, which: int) -> str:

@@ -117,11 +117,11 @@ def new_data_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
     A dash is a result that there was not yet.
     """
     before, now = stored_words("third_rules"), _words(verdicts)
-    told = {key for key in before | now if not key[1] or before.get(key) != now.get(key)}
+    shown = {key for key in before | now if not key[1] or before.get(key) != now.get(key)}
     columns = ["27 November 2026", "counted", "now", "counts"]
     return _words_table(
-        {key: before[key] for key in before if key in told},
-        {key: now[key] for key in now if key in told},
+        {key: before[key] for key in before if key in shown},
+        {key: now[key] for key in now if key in shown},
         columns,
     )
 
@@ -130,8 +130,8 @@ def stored_words(name: str) -> Words:
     """Those in a file of ``data/reference``: what rules gave on the results of their day."""
     stored = pd.read_csv(reference_root() / f"{name}.csv", keep_default_na=False)
     return {
-        (claim, artifact, place): (word, counted)
-        for claim, artifact, place, word, counted in stored.itertuples(index=False)
+        (claim, artifact, setup_name): (word, counted)
+        for claim, artifact, setup_name, word, counted in stored.itertuples(index=False)
     }
 
 
@@ -150,9 +150,11 @@ def _words_table(before: Words, after: Words, columns: list[str]) -> pd.DataFram
     """A line a claim, then a line each of its results, those of the second set of words first."""
     keys = sorted(dict.fromkeys([*after, *before]), key=lambda key: key[0])
     lines = []
-    for claim, artifact, place in keys:
-        where = f"{as_in_the_paper(artifact)}: {place}" if artifact else "the claim"
-        was, is_now = (words.get((claim, artifact, place), ("–", "–")) for words in (before, after))
+    for claim, artifact, setup_name in keys:
+        where = f"{as_in_the_paper(artifact)}: {setup_name}" if artifact else "the claim"
+        was, is_now = (
+            words.get((claim, artifact, setup_name), ("–", "–")) for words in (before, after)
+        )
         lines.append([claim, where, *was, *is_now])
     return pd.DataFrame(lines, columns=["claim", "where", *columns])
 
@@ -231,9 +233,9 @@ def named(result: Result) -> str:
 
 def _runs(result: Result) -> list[tuple[str, str, float]]:
     """Command, date and seconds of every run behind a result; parts of one run are one."""
-    found = (part.provenance for part in result.parts.values())
+    provenances = (part.provenance for part in result.parts.values())
     runs = (
         (run["command"].replace(" --profile default", ""), run["date"], run["seconds"])
-        for run in found
+        for run in provenances
     )
     return list(dict.fromkeys(runs))
