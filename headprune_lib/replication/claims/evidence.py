@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headprune_lib.replication import measurements, paper
 from headprune_lib.replication.claims.others import others_rows
-from headprune_lib.replication.claims.rules import CLAIMS, SHAPE, Claim, Stored
+from headprune_lib.replication.claims.rules import CLAIMS, UNTRAINED, Claim, Stored
 from headprune_lib.replication.claims.verdict import NOT_RUN, Row, Verdict, combine
 from headprune_lib.replication.store import Key, Result
 from headprune_lib.replication.titles import setting
@@ -65,7 +65,7 @@ def _rows(claim: Claim, result: Result, root: Path | None) -> list[Row]:
             claim.id,
             half,
             _name(claim, half, result.task),
-            label if label.startswith(SHAPE) else ", ".join(filter(None, (setting(result), label))),
+            ", ".join(filter(None, ("" if judged.aside == UNTRAINED else setting(result), label))),
             replace(judged, aside=NEW_PAIRS) if held else judged,
             "partly" if partly else _first_date(result) < FIXED,
             f"{result.model} {result.task}" if half == "translation" else result.model,

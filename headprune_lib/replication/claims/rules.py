@@ -665,8 +665,8 @@ C5 = Claim(
 
 # C6: a model with half of its heads removed runs faster
 
-SHAPE = "untrained BERT-base"
-"""How a statement begins that is of a model of this shape, and of no trained one."""
+UNTRAINED = "its weights are random"
+"""Why a published shape's speed never counts."""
 # Batch sizes at which the halved model must be faster, the ratio it must exceed, the paper's ratio.
 LARGE, C6_RATIO, C6_PAPER = (16, 64), 1.10, 1.175
 # Batch sizes at which the paper finds next to nothing, the ratio that is something, the paper's ratio.
@@ -737,7 +737,7 @@ def _judge_c6(stored: Stored) -> dict[str, Judged]:
     if not (gpu := hardware["gpu"]):
         return {f"{hardware['cores']}-core CPU": faster(ratios["finetuned"])}
     name = re.sub(r" \d+ ?GB.*", "", gpu)  # without its memory
-    shape = {f"{SHAPE}, {name}": replace(faster(ratios["shape"]), aside="its weights are random")}
+    shape = {f"untrained BERT-base, {name}": replace(faster(ratios["shape"]), aside=UNTRAINED)}
     judged = {} if stored.result.profile == "smoke" else {gpu: faster(ratios["finetuned"])}
     return judged | shape
 

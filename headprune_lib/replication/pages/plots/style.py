@@ -227,20 +227,21 @@ def name_lines(figure: Figure) -> set[str]:
             line = handle[0] if isinstance(handle, ErrorbarContainer) else handle
             if isinstance(line, Line2D) and line.get_linestyle() != "None":
                 lines.setdefault(label, []).append(line)
-        for label, own in lines.items():
-            if any(_write_beside(axes, own, textwrap.fill(label, width)) for width in (99, 24, 16)):
+        for label, alike in lines.items():
+            texts = (textwrap.fill(label, width) for width in (99, 24, 16))
+            if any(_write_beside(axes, alike, text) for text in texts):
                 named.add(label)
     return named
 
 
-def _write_beside(axes: Axes, own: list[Line2D], text: str) -> bool:
+def _write_beside(axes: Axes, lines: list[Line2D], text: str) -> bool:
     """Write a text beside lines of one look, as far from all else as can be, if there is room."""
-    others = (one for one in axes.get_children() if one not in own)
+    others = (artist for artist in axes.get_children() if artist not in lines)
     line, rest = (
         points[((points >= axes.bbox.min) & (points <= axes.bbox.max)).all(1)]
-        for points in (np.concatenate([*map(_points, drawn)]) for drawn in (own, others))
+        for points in (np.concatenate([*map(_points, drawn)]) for drawn in (lines, others))
     )
-    look = {"color": own[0].get_color(), "fontsize": 11, "ha": "center", "va": "center"}
+    look = {"color": lines[0].get_color(), "fontsize": 11, "ha": "center", "va": "center"}
     written = axes.text(0.5, 0.5, text, transform=axes.transAxes, gid=NAME, **look)
     half = np.array(written.get_window_extent().size) / 2
     middles = (line[:, None] + np.array(_SIDES) * (half + _GAP)).reshape(-1, 2)
@@ -360,15 +361,8 @@ def histogram(
         bar.set_gid("bar")  # a description tells these from shaded areas
     beyond = np.sort(changes[(changes < bins[0]) | (changes > bins[-1])])
     if len(beyond):
-        values_beyond = ", ".join(signed(value, form=".1f") for value in beyond)
-        axes.text(
-            0.02,
-            0.96,
-            f"off the scale:\n{values_beyond}",
-            transform=axes.transAxes,
-            va="top",
-            fontsize=11,
-        )
+        text = "off the scale:\n" + ", ".join(signed(value, form=".1f") for value in beyond)
+        axes.text(0.02, 0.96, text, transform=axes.transAxes, va="top", fontsize=11)
     axes.axvline(0, color=BLACK, linewidth=1)
 
 

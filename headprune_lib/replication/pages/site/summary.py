@@ -12,7 +12,7 @@ import pandas as pd
 
 from headprune_lib.discovery import KINDS
 from headprune_lib.replication.bounds import ALPHA
-from headprune_lib.replication.claims.rules import CLAIMS, SHAPE, Claim
+from headprune_lib.replication.claims.rules import CLAIMS, UNTRAINED, Claim
 from headprune_lib.replication.claims.verdict import Row, Verdict
 from headprune_lib.replication.pages.tables.beyond import grid
 from headprune_lib.replication.pages.tables.markup import verdict_html, with_minus
@@ -64,7 +64,7 @@ def ours(verdict: Verdict) -> str:
     What is of no trained model stands apart.
     """
     claim, measured = _CLAIMS[verdict.claim], [row for row in verdict.rows if row.word != "not run"]
-    untrained = [row for row in measured if row.setting.startswith(SHAPE)]
+    untrained = [row for row in measured if row.judged.aside == UNTRAINED]
     trained = [row for row in measured if row not in untrained]
     of_counted, of_all = (_ranges(claim, rows) for rows in (verdict.counted or trained, trained))
     what = f"{claim.shown[0][0].upper()}{claim.shown[0][1:]}: " if measured else ""
@@ -104,10 +104,9 @@ def how_sure(verdict: Verdict) -> str:
     if not measured:
         return "not measured"
     words = Counter(row.word for row in verdict.counted)
-    words_counted = ", ".join(f"{number} {_VERBS[word]}" for word, number in words.items())
-    counted = f"{words.total()} of {len(measured)} results count" + f": {words_counted}" * bool(
-        words_counted
-    )
+    counted = f"{words.total()} of {len(measured)} results count"
+    if words:
+        counted += ": " + ", ".join(f"{number} {_VERBS[word]}" for word, number in words.items())
     return f"{counted}. Rests on {rests_on(measured)}. Paper's criterion: {criterion_met(verdict)}."
 
 
