@@ -118,11 +118,8 @@ def _new(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrainedMod
     fields = _config(arguments, weights)
     if not _before(arguments):
         return MarianMTModel(MarianConfig(**fields))
-    shared, target = (
-        fields.pop("share_encoder_decoder_embeddings"),
-        fields.pop("decoder_vocab_size"),
-    )
-    source = fields.pop("vocab_size")
+    shared = fields.pop("share_encoder_decoder_embeddings")
+    source, target = fields.pop("vocab_size"), fields.pop("decoder_vocab_size")
     fields |= {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "vocab_size": target}
     if shared:
         return M2M100ForConditionalGeneration(M2M100Config(**fields))

@@ -87,10 +87,10 @@ class NamedOrder:
 
     def key(self, mask: HeadTensors | None = None) -> str:
         """What the journal calls the scores under a mask."""
-        said = [f"{name}={value}" for name, value in sorted(self.settings.items())]
-        said += ["words"] if self.words else []
-        said += [f"under {mask_key(mask)}"] if mask is not None else []
-        words = [self.criterion.name, str(self.criterion.version), str(self.normalize), *said]
+        words = [self.criterion.name, str(self.criterion.version), str(self.normalize)]
+        words += [f"{name}={value}" for name, value in sorted(self.settings.items())]
+        words += ["words"] if self.words else []
+        words += [f"under {mask_key(mask)}"] if mask is not None else []
         return " ".join(words)
 
     def scores(
@@ -107,7 +107,7 @@ class NamedOrder:
         elif self.criterion.leaves_ends_out:
             left_out = {"leave_out": tokens().ends}
         with masked_heads(model, mask or ones_mask(model)):
-            found = score_heads(
+            scores = score_heads(
                 model,
                 batches,
                 self.criterion.name,
@@ -115,7 +115,7 @@ class NamedOrder:
                 **self.settings,
                 **left_out,
             )
-        return {kind: values.numpy() for kind, values in found.items()}
+        return {kind: values.numpy() for kind, values in scores.items()}
 
 
 def mask_key(mask: HeadTensors) -> str:
@@ -177,11 +177,11 @@ def parse_part(name: str, *says: str) -> PartName:
     """
     pattern = "".join(_SAID[word] for word in _SAID if word in ("order", *says))
     training = r"(?:(?:^| )training (?P<training>\d+))?"
-    (found,) = re.finditer(rf"\A(?P<curve>{pattern}){training}\Z", name, re.DOTALL)
-    said: dict[str, Any] = found.groupdict()
+    (match,) = re.finditer(rf"\A(?P<curve>{pattern}){training}\Z", name, re.DOTALL)
+    fields: dict[str, Any] = match.groupdict()
     for number, of in (("training", int), ("share", lambda share: int(share) / 100)):
-        said |= {number: of(said[number])} if said.get(number) else {}
-    return PartName(**said | {"tuned": bool(said.get("tuned"))})
+        fields |= {number: of(fields[number])} if fields.get(number) else {}
+    return PartName(**fields | {"tuned": bool(fields.get("tuned"))})
 
 
 def further_training(seed: int, order: str = IMPORTANCE) -> str:
@@ -195,10 +195,10 @@ def seed_in(part: str) -> int:
     Raises:
         ValueError: the name is no training's.
     """
-    said = parse_part(part)
-    if said.curve or said.training is None:
+    named = parse_part(part)
+    if named.curve or named.training is None:
         raise ValueError(f"no training is called {part!r}; give a name such as 'training 2'")
-    return said.training
+    return named.training
 
 
 def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
@@ -215,34 +215,39 @@ def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
             this criterion; or "tuned", which is not of how heads are scored: it belongs to the name of a
             part.
     """
-    criterion, *words = name.split(" ")
+    criterion_name, *words = name.split(" ")
     alphas = [word for word in words if word.startswith("alpha=")]
     others = [word for word in words if word not in alphas]
-    if criterion not in CRITERIA or not {*others} <= {*WAYS} or len(alphas) > 1:
+    if criterion_name not in CRITERIA or not {*others} <= {*WAYS} or len(alphas) > 1:
         raise ValueError(unknown("order", name, {*known, *CRITERIA}))
     if "tuned" in others:
         raise ValueError(
             f"the order {name!r} says tuned: gates are fitted, by tuned as the last word, where "
             "orders are compared with each other (which_first)"
         )
-    one = CRITERIA[criterion]
+    criterion = CRITERIA[criterion_name]
     settings = dict(_SETTINGS[word] for word in others if word in _SETTINGS)
     if alphas:
         settings = {"alpha": _share(name, alphas[0]), **settings}
     wanted = {*settings, *(["leave_out"] if "words" in others else [])}
-    if unused := wanted - {*inspect.signature(one.score).parameters}:
-        said = {"alpha": "alpha=", "among": "model", "leave_out": "words"}
-        words_unused = sorted(said.get(setting, setting) for setting in unused)
+    if unused := wanted - {*inspect.signature(criterion.score).parameters}:
+        word_of = {"alpha": "alpha=", "among": "model", "leave_out": "words"}
+        words_unused = sorted(word_of.get(setting, setting) for setting in unused)
         raise ValueError(
-            f"the order {name!r} says {', '.join(words_unused)}, of which {criterion} knows nothing"
+            f"the order {name!r} says {', '.join(words_unused)}, of which {criterion_name} knows nothing"
         )
-    normalize: Normalize = one.normalize
+    normalize: Normalize = criterion.normalize
     if "unnormalised" in others:
         normalize = None
     elif "normalised" in others:
         normalize = "l2"
     return NamedOrder(
-        one, normalize, "reversed" in others, "rescored" in others, "words" in others, settings
+        criterion,
+        normalize,
+        "reversed" in others,
+        "rescored" in others,
+        "words" in others,
+        settings,
     )
 
 

@@ -257,15 +257,15 @@ def _of_other_criteria(task: str) -> Iterator[PublishedOrder]:
     """Two laboratories' orders; one of them gives shares of its heads and accuracy in percent."""
     gnorm, hies = _others()["greedy_gnorm"], _others()["hies"]
     percent = {name: np.array(curve) / 100 for name, curve in hies[task].items()}
-    (chance, *_) = (one.chance for one in _again(task))  # of the same sentences
-    for found, shares, curves in (
+    (chance, *_) = (order.chance for order in _again(task))  # of the same sentences
+    for laboratory, shares, curves in (
         (gnorm, np.array(gnorm["heads_removed"]) / HEADS, gnorm[task]),
         (hies, percent.pop("percent_removed"), percent),
     ):
         for name, curve in curves.items():
             accuracy, title = np.array(curve), _TITLES[name]
             yield PublishedOrder(
-                found["who"], task, title, shares, accuracy, chance, found["source"]
+                laboratory["who"], task, title, shares, accuracy, chance, laboratory["source"]
             )
 
 

@@ -522,14 +522,13 @@ class TranslationSubject(Setup):
 
         def measure(members: list[int]) -> Arrays:
             model = self.model  # of the setup that a worker has loaded
-            members_rows, references = (
-                [rows[i] for i in members] for rows in (sources, texts.targets)
-            )
-            drafts = generate(model, members_rows, beams=beams, early_stopping=beams > 1)
+            rows = [sources[i] for i in members]
+            references = [texts.targets[i] for i in members]
+            drafts = generate(model, rows, beams=beams, early_stopping=beams > 1)
             if beams > 1:
-                per_mask = searched_under(model, members_rows, drafts, every, beams=beams)
+                per_mask = searched_under(model, rows, drafts, every, beams=beams)
             else:
-                per_mask = translations_under(model, members_rows, drafts, every)
+                per_mask = translations_under(model, rows, drafts, every)
             each = [
                 self.translator.pieces.counts(translations.ids, references)
                 for translations in per_mask

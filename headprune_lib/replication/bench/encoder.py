@@ -96,7 +96,7 @@ def _session(graph: Path) -> Any:
 
 
 def _passes(session: Any, batches: list[Batch]) -> Callable[[], None]:
-    names = [given.name for given in session.get_inputs()]
+    names = [value.name for value in session.get_inputs()]
     feeds = [{name: batch[name].numpy(force=True) for name in names} for batch in batches]
 
     def run() -> None:

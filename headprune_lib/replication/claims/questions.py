@@ -227,11 +227,8 @@ def redundancy(values: Values) -> Redundancy:
 def single_heads(values: Values) -> SingleHeads:
     """From the values of ``language_heads``."""
     low, high = np.array([head["interval"] for head in values["heads"]]).T
-    heads, removable, needed = (
-        len(low),
-        int((high <= DELTA_NATS).sum()),
-        int((low > DELTA_NATS).sum()),
-    )
+    removable, needed = int((high <= DELTA_NATS).sum()), int((low > DELTA_NATS).sum())
+    heads = len(low)
     enough = removable >= C1_REMOVABLE * heads - 1e-9
     many = needed > C1_NEEDED * heads + 1e-9
     answer: Answer = "there" if enough else "not there" if many else "open"

@@ -785,29 +785,25 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
             effects on the score: ``pearson`` with ``r`` and ``p``.
         heads: their number.
     """
-    losses = [spearman["loss"] for spearman in agreements]
+    losses = [agreement["loss"] for agreement in agreements]
     if any(loss["spearman"]["r"] is None for loss in losses):
         return NOT_RUN
     spearman, within = (_mean_correlation([loss[name] for loss in losses]) for name in _RANKS)
     word = by_sign([spearman["interval"]], 1)
-    least, most = (
-        min(agreement["left_out"][0] for agreement in losses),
-        max(agreement["left_out"][1] for agreement in losses),
-    )
-    home, other = (min(agreement["reliability"][side] for agreement in losses) for side in (0, 1))
+    least = min(loss["left_out"][0] for loss in losses)
+    most = max(loss["left_out"][1] for loss in losses)
+    home, other = (min(loss["reliability"][side] for loss in losses) for side in (0, 1))
     measurable = min(home, other) >= C7_RELIABILITY
     if not measurable or (word == "replicates" and least <= 0) or (word == "differs" and most >= 0):
         word = "undecided"
-    pearsons = [spearman["score"]["pearson"] for spearman in agreements]
+    pearsons = [agreement["score"]["pearson"] for agreement in agreements]
     known = [pearson for pearson in pearsons if pearson["r"] is not None]
     significant = [pearson["r"] for pearson in known if pearson["p"] < ALPHA]
     if measurable and 2 * sum(r < 0 for r in significant) > len(pearsons):
         word = "differs"  # reversed in the paper's own measure
     sentence = "; ".join(
-        "is not defined"
-        if agreement["r"] is None
-        else f"{agreement['r']:.2f}, p = {agreement['p']:.2g}"
-        for agreement in pearsons
+        "is not defined" if pearson["r"] is None else f"{pearson['r']:.2f}, p = {pearson['p']:.2g}"
+        for pearson in pearsons
     )
     of_heads, trainings = math.sqrt(_SPEARMAN / (heads - 3)) if heads > 3 else math.inf, len(losses)
     error, freedom = of_heads, math.inf
@@ -856,10 +852,8 @@ def _correlation(found: Found) -> str:
 def _judge_c7(stored: Stored) -> dict[str, Judged]:
     """Of several texts that share a home text, the one with the most reliable effects counts."""
     trainings = stored.trainings("correlations")
-    correlations, heads = (
-        [training["correlations"] for training in trainings],
-        len(trainings[0]["heads"]),
-    )
+    correlations = [training["correlations"] for training in trainings]
+    heads = len(trainings[0]["heads"])
     if stored.half == "translation":
         agreements = [
             {"loss": training["loss"], "score": training["bleu"]} for training in correlations
@@ -877,8 +871,8 @@ def _judge_c7(stored: Stored) -> dict[str, Judged]:
         ]
         judged[domain] = across(agreements, heads, "encoder")
     return {
-        spelled(domain): training if domain == most else replace(training, aside=SAME_HOME)
-        for domain, training in judged.items()
+        spelled(domain): judgement if domain == most else replace(judgement, aside=SAME_HOME)
+        for domain, judgement in judged.items()
     }
 
 

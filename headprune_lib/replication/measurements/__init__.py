@@ -132,7 +132,7 @@ def asked(
         if task is not None or parts is not None:
             raise ValueError("all takes no --task and no --by; name the table or figure")
         translators = load_profile(profile).translators.values()
-        names = {translator for models in translators for translator in models}
+        names = {model for models in translators for model in models}
         field = "translation_model" if model in names else "model"
         return load_for(HALVES, profile, None, {field: model, **values}, **numbers), None
     halves, half = _halves(name), _half(name, task)

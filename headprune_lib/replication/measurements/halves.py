@@ -127,10 +127,8 @@ class _Translation(_Reading):
     def origins(
         self, profile: Profile, task: str, own: Own, texts: Sequence[str], *, registered: bool
     ) -> Origins:
-        read = [TRANSLATION_TASKS[name] for name in texts]
-        data = [
-            texts_read.registered if registered else texts_read.checksums for texts_read in read
-        ]
+        pairs = [TRANSLATION_TASKS[name] for name in texts]
+        data = [read.registered if registered else read.checksums for read in pairs]
         trained = profile.translator(task, profile.model_of(task))
         recipes = {
             f"seed {seed}": full_recipe(task, trained, seed, final=True, registered=registered)

@@ -249,6 +249,6 @@ def with_further(
 
     Where a further training was asked for by itself, ``further`` is all there is.
     """
-    found = {name: summarise(raw) for name, raw in outcomes.items()}
-    first = found.pop(OUTCOMES, {})
-    return {**first, "further": found} if found else first
+    further = {name: summarise(raw) for name, raw in outcomes.items()}
+    first = further.pop(OUTCOMES, {})
+    return {**first, "further": further} if further else first

@@ -185,8 +185,8 @@ def tuned(subject: Subject, masks: Sequence[HeadTensors], journal: Journal) -> l
 
     units = {name: partial(measure, mask) for name, mask in named.items()}
     done = subject.compute(units, journal, f"gates, seed {subject.seed}")
-    found = dict(zip(named, done, strict=True))
-    gates = [found[f"gates {TUNING} {mask_key(mask)}"] for mask in masks]
+    fitted = dict(zip(named, done, strict=True))
+    gates = [fitted[f"gates {TUNING} {mask_key(mask)}"] for mask in masks]
     return [{kind: torch.from_numpy(unit[kind]) for kind in unit} for unit in gates]
 
 

@@ -389,10 +389,8 @@ def _of_sizes(raw: Arrays, statistics: Resamples) -> list[dict[str, Any]]:
         name = further_training(draw, str(n))
         outcomes[name], runs[name] = _run(raw, n, draw), [{"seed": draw}]
     settings = contrasts.Statistics(statistics.resamples, statistics.seed)
-    orders, followed = (
-        contrasts.values_of(outcomes, runs, settings)["orders"],
-        follow(outcomes, runs),
-    )
+    orders = contrasts.values_of(outcomes, runs, settings)["orders"]
+    followed = follow(outcomes, runs)
     whole = followed[str(sizes[-1])]
     rows = []
     for n in sizes:

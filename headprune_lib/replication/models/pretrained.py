@@ -162,10 +162,9 @@ def _from_hub(repository: str, revision: str = "") -> Path:
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
     try:
-        snapshot = snapshot_download(
-            repository, revision=revision or None, allow_patterns=[*_NEEDED]
+        folder = Path(
+            snapshot_download(repository, revision=revision or None, allow_patterns=[*_NEEDED])
         )
-        folder = Path(snapshot)
     except (GatedRepoError, RepositoryNotFoundError) as error:
         raise MissingData(
             f"{repository} of the Hugging Face Hub is not given to you "
@@ -182,9 +181,9 @@ def _from_hub(repository: str, revision: str = "") -> Path:
     checked = check_hub_cache(repository, "model")
     for path in sorted(path for pattern in _NEEDED for path in folder.glob(pattern)):
         blob = path.resolve()
-        snapshot = blob.name if blob in checked else file_sha256(path)
+        digest = blob.name if blob in checked else file_sha256(path)
         try:
-            check_fetched({f"{repository}/{path.name}": snapshot})
+            check_fetched({f"{repository}/{path.name}": digest})
         except WrongChecksum as error:
             (aside,) = set_aside(path.resolve())  # a link leads into the cache
             path.unlink(missing_ok=True)

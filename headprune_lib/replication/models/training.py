@@ -75,9 +75,8 @@ def fit(
         disable_tqdm=True,
         **{"lr_scheduler_type": "linear", "logging_strategy": "no", **further},
     )
-    arguments._n_gpu = min(
-        1, arguments.n_gpu
-    )  # several would share out a batch, and draw other dropout
+    # several would share out a batch, and draw other dropout
+    arguments._n_gpu = min(1, arguments.n_gpu)
     fitter = (trainer or BatchTrainer)(
         model=model,
         args=arguments,

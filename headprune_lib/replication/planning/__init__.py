@@ -115,9 +115,7 @@ def _steps(
     planned = []
     for seed in dict.fromkeys(seed for each in of_parts for seed in each.seeds or usual):
         planned += _training(half, profile, task, seed)
-    for needed in {
-        needed_one.name: needed_one for each in of_parts for needed_one in each.needs
-    }.values():
+    for needed in {need.name: need for each in of_parts for need in each.needs}.values():
         planned += _steps(needed, half, profile, task)
     request = Request(measurement, half, profile, task)
     kept = store.stored(request.key, _results_of(request))

@@ -51,9 +51,8 @@ def check_writable(*folders: Path) -> None:
         nearest = next(each for each in (folder, *folder.parents) if each.exists())
         why = ""
         try:
-            tempfile.TemporaryFile(
-                dir=nearest
-            ).close()  # rights alone do not say it of every folder
+            # rights alone do not say it of every folder
+            tempfile.TemporaryFile(dir=nearest).close()
             if (free := shutil.disk_usage(nearest).free) < _LEAST_FREE:
                 why = f"{free / 1e6:.0f} MB are free, {_LEAST_FREE / 1e6:.0f} are needed"
         except OSError as error:

@@ -56,9 +56,7 @@ def tally(verdicts: Sequence[Verdict]) -> str:
     """How many claims have which word by our rules, which meet the paper's, and what could only differ."""
     counts = Counter(verdict.word for verdict in verdicts)
     counted = _words(counts, WORDS)
-    everywhere = [
-        judged.claim for judged in verdicts if judged.met[1] > 0 and judged.met[0] == judged.met[1]
-    ]
+    everywhere = [verdict.claim for verdict in verdicts if 0 < verdict.met[1] == verdict.met[0]]
     text = f"Of the paper's {_number(len(verdicts))} claims, {listed(counted)} by our rules."
     if everywhere:
         passing = "passes" if len(everywhere) == 1 else "pass"

@@ -101,7 +101,7 @@ def measured_twice() -> list[tuple[str, Grid, Grid]]:
     """Pairs of grids of one model's heads, with what differs between the two."""
     zebra, other = "Silent-Zebra", "ljj7975"
     pairs = [("the test set: matched, mismatched", zebra, "MNLI", zebra, "MNLI mismatched")]
-    pairs += [("the fine-tuning", zebra, one, other, one) for one in ("MNLI", "SST-2", "CoLA")]
+    pairs += [("the fine-tuning", zebra, task, other, task) for task in ("MNLI", "SST-2", "CoLA")]
     for where, lab, tasks in (
         ("in one laboratory", zebra, ("MNLI SST-2", "MNLI CoLA", "SST-2 CoLA")),
         ("in another laboratory", other, ("MNLI SST-2", "MNLI CoLA", "MNLI MRPC")),
@@ -333,8 +333,8 @@ def leaderboard_rows(found: Mapping[str, Result]) -> list[dict[str, Any]]:
     rows = []
     for name, result in found.items():
         orders, comparable = result.values["orders"], above_chance(result.values)
-        for order in sorted(orders, key=lambda one: _rank(orders[one], comparable)):
-            one, criterion = orders[order], order.partition(" ")[0]
+        for order in sorted(orders, key=lambda order: _rank(orders[order], comparable)):
+            numbers, criterion = orders[order], order.partition(" ")[0]
             rows.append(
                 {
                     "measured_on": name,
@@ -343,14 +343,14 @@ def leaderboard_rows(found: Mapping[str, Result]) -> list[dict[str, Any]]:
                     "order": order,
                     "title": order_title(order),
                     "above_chance": comparable,
-                    "area": one["area"]["value"],
-                    "area_low": one["area"]["interval"][0],
-                    "area_high": one["area"]["interval"][1],
-                    "added_loss": one["added_loss"]["value"],
-                    "added_loss_low": one["added_loss"]["interval"][0],
-                    "added_loss_high": one["added_loss"]["interval"][1],
+                    "area": numbers["area"]["value"],
+                    "area_low": numbers["area"]["interval"][0],
+                    "area_high": numbers["area"]["interval"][1],
+                    "added_loss": numbers["added_loss"]["value"],
+                    "added_loss_low": numbers["added_loss"]["interval"][0],
+                    "added_loss_high": numbers["added_loss"]["interval"][1],
                     "texts": result.n_examples,
-                    "trainings": len(one["trainings"]),
+                    "trainings": len(numbers["trainings"]),
                     "cost": shown(criterion).cost if criterion in CRITERIA else "",
                 }
             )
@@ -421,23 +421,23 @@ def language_answers(curves: Mapping[str, Result], heads: Mapping[str, Result]) 
     """
     rows = []
     for result in curves.values():
-        found = questions.redundancy(result.values)
+        together = questions.redundancy(result.values)
         rows.append(
             {
                 "question": f"{questions.LANGUAGE_SHARE:.0%} of the heads together, in the paper's order",
                 "text": spelled(result.task),
-                "found": f"{kept_text({'kept': found.kept, 'interval': found.interval})} kept",
-                "the paper's redundancy": found.answer,
+                "found": f"{kept_text({'kept': together.kept, 'interval': together.interval})} kept",
+                "the paper's redundancy": together.answer,
             }
         )
     for result in heads.values():
-        one = questions.single_heads(result.values)
+        alone = questions.single_heads(result.values)
         rows.append(
             {
                 "question": "one head at a time",
                 "text": spelled(result.task),
-                "found": f"{one.removable} of {one.heads} removable, {one.needed} needed",
-                "the paper's redundancy": one.answer,
+                "found": f"{alone.removable} of {alone.heads} removable, {alone.needed} needed",
+                "the paper's redundancy": alone.answer,
             }
         )
     return pd.DataFrame(rows)
