@@ -280,15 +280,13 @@ def along_training(context: Context, part: str) -> Measured:
     profile.check_training(task, seed)
     wanted = profile.checkpoints_of(task)
     points = chosen(points_of(context, seed, wanted.within), wanted)
-    measured = []
+    per_point = []
     for point in points:
         subject = TranslationSubject.of(profile, task, seed, **point.kept)
-        measured.append(measured_at(subject, wanted, context.journal))
+        per_point.append(measured_at(subject, wanted, context.journal))
     raw: Arrays = {
-        name: measured[0][name]
-        if name in SHARED
-        else np.stack([training[name] for training in measured])
-        for name in measured[0]
+        name: values if name in SHARED else np.stack([arrays[name] for arrays in per_point])
+        for name, values in per_point[0].items()
     }
     raw |= {
         "updates": np.array([point.updates for point in points]),
@@ -318,7 +316,8 @@ def _(outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
         trainings.append({"seed": seed_in(part), "checkpoints": checkpoints})
         texts.append([_influences(point, at) for point in points])
     trained = [
-        [p["updates"] for p in training["checkpoints"] if p["updates"]] for training in trainings
+        [point["updates"] for point in training["checkpoints"] if point["updates"]]
+        for training in trainings
     ]
     values = {
         "shares": shares,
@@ -327,5 +326,5 @@ def _(outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
         "n_trainings": len(trainings),
         "log_range": float(np.mean([np.ptp(np.log(updates)) for updates in trained])),
     }
-    slopes_found = slopes(trainings, statistics, texts)
-    return {**values, "slopes": slopes_found} if slopes_found else values
+    fitted = slopes(trainings, statistics, texts)
+    return {**values, "slopes": fitted} if fitted else values

@@ -266,10 +266,8 @@ def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Resamples
         return summary
     effect, ((_, home_scores), *others) = outcomes[order]["effect"], _scores(outcomes[order])
     summary["domains"] = {name: ranked(home_scores, scores) for name, scores in others}
-    summary["effect"], summary["given_layer"] = (
-        ranked(home_scores, effect),
-        partial(home_scores, effect),
-    )
+    summary["effect"] = ranked(home_scores, effect)
+    summary["given_layer"] = partial(home_scores, effect)
     if PLAIN in outcomes and scored_once(order).criterion.name != "importance":
         summary["given_both"] = partial(home_scores, effect, _scores(outcomes[PLAIN])[0][1])
     return summary
@@ -340,13 +338,13 @@ def scoring_examples(context: Context, part: str) -> Measured:
     wide = dataclasses.replace(context.profile, n_scoring=n_pool(context.profile))
     pool = dataclasses.replace(subject, profile=wide)
     pool.check_apart()
-    texts, per_training = tested(subject), []
+    texts, per_draw = tested(subject), []
     for n, draw, sentences in drawn(pool.scoring):
         scores = scores_on(subject, named, sentences, context.journal)
         order = rank_heads(scores)[:: -1 if named.reverse else 1]
         masks = masks_along(subject, order, COMPARED)
         outcomes = outcomes_under(subject, masks, texts, context.journal)
-        per_training.append(
+        per_draw.append(
             {
                 "n": n,
                 "draw": draw,
@@ -358,9 +356,7 @@ def scoring_examples(context: Context, part: str) -> Measured:
             }
         )
     metric = TASKS[context.profile.task].metric
-    raw: Arrays = {
-        name: np.stack([arrays[name] for arrays in per_training]) for name in per_training[0]
-    }
+    raw: Arrays = {name: np.stack([arrays[name] for arrays in per_draw]) for name in per_draw[0]}
     raw |= {
         "shares": np.array(COMPARED),
         "labels": np.array(texts.labels, np.int8),
