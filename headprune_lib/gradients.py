@@ -26,6 +26,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
 from headprune_lib.discovery import find_heads
+from headprune_lib.first_position import first_position_alone
 from headprune_lib.hooks import graph_nodes
 from headprune_lib.losses import Loss, default_loss
 from headprune_lib.masking import gated
@@ -187,7 +188,8 @@ def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
         ValueError: a loss that is not one number an example, or is not known.
     """
     loss_of = loss or default_loss(model)
-    outputs = model(**(model_inputs(model, batch) if loss is None else batch))
+    with first_position_alone(model, loss):
+        outputs = model(**(model_inputs(model, batch) if loss is None else batch))
     try:
         losses = loss_of(outputs, batch)
     except (TypeError, AttributeError) as error:
