@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.first_position import first_position_alone
-from headprune_lib.hooks import record_outputs, replace_outputs
+from headprune_lib.hooks import first_position_alone, record_outputs, replace_outputs
 from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask
 from headprune_lib.pruning import not_plain
 from headprune_lib.specs import AttentionLayer, matrix_of

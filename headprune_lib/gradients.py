@@ -26,8 +26,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.first_position import first_position_alone
-from headprune_lib.hooks import graph_nodes
+from headprune_lib.hooks import first_position_alone, graph_nodes
 from headprune_lib.losses import Loss, default_loss
 from headprune_lib.masking import gated
 from headprune_lib.messages import one_line
