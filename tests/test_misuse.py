@@ -22,9 +22,20 @@ FIRST = [("self", 0, 1)]
 ONES = torch.ones(3, 4)
 
 
-def scored(model, by="importance", **changed):
+def scored(model, by="importance", loss=None, **changed):
     inputs = {**batch(3), **changed}
-    return hp.score_heads(model, [{k: v for k, v in inputs.items() if v is not None}], by)
+    return hp.score_heads(
+        model, [{k: v for k, v in inputs.items() if v is not None}], by, loss=loss
+    )
+
+
+def setting(by, message, **settings):
+    """A setting of a criterion that cannot be."""
+    return lambda m: hp.score_heads(m, [batch(3)], by, **settings), ValueError, message
+
+
+def by_scores(*scores):
+    return lambda m: hp.prune_mask(m, dict(scores), 0.5)
 
 
 def under_inference(model):
@@ -36,6 +47,11 @@ def pruned_by_torch(model):
     query = model.bert.encoder.layer[0].attention.self.query
     torch_prune.l1_unstructured(query, "weight", amount=0.5)
     hp.prune_heads(model, FIRST)
+
+
+def computed(model):
+    torch.nn.utils.parametrizations.weight_norm(model.bert.encoder.layer[2].attention.output.dense)
+    return model
 
 
 def sharing(model):
@@ -70,6 +86,8 @@ def masked_with(mask):
 
 
 FORGOTTEN = r"given str: .*\[batch\]"
+COMPUTED = "computes its weights from others"
+OTHER = r"scores of shape .*has .*\(3, 4\).*another model"
 MISUSES = {
     "one batch for a list": (lambda m: hp.head_importance(m, batch(3)), TypeError, FORGOTTEN),
     "one batch, swept": (lambda m: list(hp.one_head_ablation(m, batch(3))), TypeError, FORGOTTEN),
@@ -84,6 +102,42 @@ MISUSES = {
     "a data set": (
         lambda m: hp.score_heads(m, Rows(), "greedy"), ValueError, "one example.*DataLoader"),
     "a label that is a number": (lambda m: scored(m, labels=1), ValueError, "'labels'. is a number"),
+    "a label outside the classes": (
+        lambda m: scored(m, labels=torch.tensor([0, 3, 1])),
+        ValueError, "label 3 is outside the model's 3"),
+    "an example without a label": (
+        lambda m: scored(m, labels=torch.tensor([0, -100, 1])), ValueError, "-100 is"),
+    "no labels": (lambda m: scored(m, labels=None), ValueError, "no 'labels'"),
+    "an infinite loss": (  # is not taken for a head that was removed
+        lambda m: scored(m, loss=lambda outputs, _: (outputs.logits - 1e309).exp().log().sum(-1)),
+        ValueError, "is NaN, which marks a head that was removed"),
+    "an unknown variant": (
+        lambda m: hp.head_importance(m, [batch(3)], variant="tokens"),
+        ValueError, "unknown variant 'tokens': did you mean token"),
+    "an unknown normalisation": setting("random", "unknown normalisation 'l1'", normalize="l1"),
+    "importance of its own normalisation": (
+        lambda m: hp.head_importance(m, [batch(3)], normalize="own"),
+        ValueError, "unknown normalisation 'own'"),
+    "no steps": setting("importance-integrated", "steps is 0", steps=0),
+    "no probes": setting("second-order", "probes is 0; give at least 1, or None", probes=0),
+    "a loss for a norm": setting("logits-norm", "uses no loss: leave it out", loss=scored),
+    "no permutations": setting("shapley", "permutations is 0", permutations=0),
+    "no updates": setting("gates", "updates is 0", updates=0),
+    "a weight beyond one": setting("importance-entropy", "alpha is 2; give the weight", alpha=2),
+    "ranks of layers": setting("importance-entropy", "unknown among 'layer'", among="layer"),
+    "scores of fewer layers": (by_scores(("self", ONES[:2])), ValueError, OTHER),
+    "scores of more kinds": (by_scores(("self", ONES), ("enc-dec", ONES)), ValueError, OTHER),
+    "no scores": (by_scores(), ValueError, OTHER),
+    "a score that is no number": (
+        by_scores(("self", ONES.tril() / ONES.tril())), ValueError,
+        r"layer 0, head 1\) is NaN.*infinite"),
+    "half a head, tuned": (
+        lambda m: hp.tune_mask(m, ONES / 2, [batch(3)]),
+        ValueError, "must hold 0 and 1 only: a head is removed or"),
+    "tuning what torch computes": (
+        lambda m: hp.tune_mask(computed(m), FIRST, [batch(3)]), ValueError, COMPUTED),
+    "folding into what torch computes": (
+        lambda m: hp.fold_gates(computed(m), ONES / 2), ValueError, COMPUTED),
     "no examples": (
         lambda m: hp.head_importance(m, [{k: v[:0] for k, v in batch(3).items()}]),
         ValueError, "has no rows"),
@@ -130,7 +184,7 @@ def test_it_is_refused_with_what_to_do_and_nothing_changes(name):
     with pytest.raises(error, match=message):
         misuse(model)
     if name not in ("a shared projection", "weights pruned by torch"):
-        torch.testing.assert_close(logits_of(model, batch(3)), expected, rtol=0, atol=0)
+        torch.testing.assert_close(logits_of(model, batch(3)), expected)
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert not any(module._forward_pre_hooks for module in model.modules()) or "torch" in name
 

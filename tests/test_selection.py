@@ -80,16 +80,6 @@ def test_a_pruned_model_is_pruned_further():
     hp.prune_heads(model, mask)
 
 
-def test_scores_that_cannot_be_of_this_model():
-    ones, message = torch.ones(3, 4), r"scores of shape .*has .*\(3, 4\).*another model"
-    for scores in ({"self": ones[:2]}, {"self": ones, "enc-dec": ones}, {}):
-        with pytest.raises(ValueError, match=message):
-            hp.prune_mask(build(), scores, 0.5)
-    ones[0, 3] = math.nan
-    with pytest.raises(ValueError, match=r"layer 0, head 3\) is NaN.*infinite"):
-        hp.prune_mask(build(), {"self": ones}, 0.5)
-
-
 @pytest.mark.parametrize(
     ("name", "scores", "kept"),
     [
