@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers as t
 from gates import gate_derivatives
-from tiny import SHAPE, WIDE, batch, build
+from tiny import SHAPE, WIDE, batch, build, drawn
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -20,11 +20,7 @@ INPUTS = batch(4, labels=False)
 
 def model_of(name, **config):
     torch.manual_seed(0)
-    model = getattr(t, name)(t.BertConfig(**{**SHAPE, **WIDE, **config}))
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            torch.nn.init.normal_(parameter, std=0.3)
-    return model.double().eval()
+    return drawn(getattr(t, name)(t.BertConfig(**{**SHAPE, **WIDE, **config}))).double()
 
 
 def labelled(labels):

@@ -6,8 +6,7 @@ import transformers as t
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ownmodels import GroupedAttention, GroupedModel
-from tiny import batch, of, removed_as_masked
-from torch import nn
+from tiny import batch, drawn, logits_of, of, removed_as_masked
 
 import headprune_lib as hp
 from headprune_lib.selection import removal_units
@@ -37,16 +36,11 @@ FAST = {"llama", "qwen2, multi-query", "falcon", "phi3"}
 
 def made(name):
     torch.manual_seed(0)
-    model = MODELS[name]().eval()
-    for parameter_name, parameter in model.named_parameters():
-        if parameter.ndim > 1 and "embed" not in parameter_name:
-            nn.init.normal_(parameter, std=0.3)
-    return model
+    return drawn(MODELS[name]())
 
 
 def logits(model):
-    with torch.no_grad():
-        return model(**batch(labels=False)).logits
+    return logits_of(model, batch())
 
 
 def masks(model):

@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers as t
 from census import tiny as census
-from tiny import build, removed_as_masked, same_weights
+from tiny import build, drawn, removed_as_masked, same_weights
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -101,9 +101,7 @@ def test_keys_and_values_fused_beside_a_query_are_masked_and_removed(known, monk
     if not known:  # it is then found by its structure
         monkeypatch.delitem(ATTENTION_SPECS, "GPT2Attention")
     sizes = {"vocab_size": 30, "n_embd": 16, "n_head": 4, "n_layer": 2}
-    model = t.GPT2LMHeadModel(t.GPT2Config(**sizes, add_cross_attention=True)).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.2)
+    model = drawn(t.GPT2LMHeadModel(t.GPT2Config(**sizes, add_cross_attention=True)), std=0.2)
     mask, states = hp.ones_mask(model), torch.randn(2, 3, 16)
     mask["cross"][0, 1] = mask["self"][0, 2] = mask["cross"][1] = 0
     removed_as_masked(model, mask, lambda each: each(IDS, encoder_hidden_states=states).logits)

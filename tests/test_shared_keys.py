@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers as t
 from ownmodels import GroupedAttention, GroupedModel
-from tiny import removed_as_masked, same_weights
+from tiny import drawn, logits_of, removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
@@ -31,16 +31,11 @@ FREE, MAKERS, READERS = (0,), (1, 2), (3, 4)
 def build(**changes):
     torch.manual_seed(0)
     config = t.Gemma4TextConfig(**CONFIG | changes, global_head_dim=4)
-    model = t.Gemma4ForCausalLM(config).eval()
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            nn.init.normal_(parameter, std=0.3)
-    return model.double()  # random norms make much of rounding
+    return drawn(t.Gemma4ForCausalLM(config)).double()  # random norms make much of rounding
 
 
 def logits(model):
-    with torch.no_grad():
-        return model(input_ids=IDS).logits
+    return logits_of(model, {"input_ids": IDS})
 
 
 def test_every_layer_is_found_and_says_whose_keys_it_reads():

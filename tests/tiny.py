@@ -96,15 +96,19 @@ SINGLE = {
 
 
 def build(name: str = "bert", kernel: str = "eager", dtype=torch.float64, seed: int = 0):
-    """A random model whose weights are large enough for every head to matter."""
+    """A random model of a name."""
     torch.manual_seed(seed)
-    model = BUILDERS[name](attn_implementation=kernel)
-    for parameter_name, parameter in model.named_parameters():
-        if parameter_name.endswith("bias"):
+    return drawn(BUILDERS[name](attn_implementation=kernel)).to(dtype)
+
+
+def drawn(model, std=0.3):
+    """The model with weights drawn anew, large enough for every head to matter."""
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.1)
         elif parameter.ndim > 1:
-            torch.nn.init.normal_(parameter, std=0.3)
-    return model.to(dtype).eval()
+            torch.nn.init.normal_(parameter, std=std)
+    return model.eval()
 
 
 def batch(n: int = 5, length: int = 9, labels: bool = True, seed: int = 1):

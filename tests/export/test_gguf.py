@@ -3,7 +3,7 @@
 import pytest
 import torch
 import transformers as t
-from tiny import GROUPED, build
+from tiny import GROUPED, build, drawn
 
 from headprune_lib import export_gguf, head_importance, prune_heads
 from headprune_lib.export.gguf import read_gguf, read_gguf_tokenizer
@@ -25,10 +25,7 @@ LAYERS = [(layer, head) for layer in (2, 3) for head in range(4)]
 
 def pruned(cut, model_class=t.LlamaForCausalLM, **more):
     torch.manual_seed(0)
-    model = model_class(model_class.config_class(**CONFIG | more)).eval()
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            torch.nn.init.normal_(parameter, std=0.15)
+    model = drawn(model_class(model_class.config_class(**CONFIG | more)), std=0.15)
     return prune_heads(model, cut)
 
 

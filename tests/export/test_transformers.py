@@ -2,15 +2,13 @@
 
 import copy
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import tiny
 import torch
 import transformers as t
 from census.tiny import tiny_config
+from processes import python
 from tiny import batch_for, build, inputs_of, same_weights
 
 import headprune_lib as hp
@@ -101,14 +99,7 @@ def opened(tmp_path_factory):
         torch.save(inputs, base / name / "inputs.pt")
         found[name], asked[name] = (model, inputs, written), (auto, str(written.folder))
     (base / "asked.json").write_text(json.dumps(asked))
-    done = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE, base / "asked.json", base / "made.pt"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    python(ELSEWHERE, base / "asked.json", base / "made.pt", HF_HUB_OFFLINE="1")
     return found, torch.load(base / "made.pt")
 
 
