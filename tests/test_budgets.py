@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ownmodels import OwnModel
 from test_grouped_queries import MODELS as GROUPED
 from test_grouped_queries import made
-from tiny import BUILDERS, build, same_weights
+from tiny import BUILDERS, build, same_weights, scores_of
 
 from headprune_lib import budgets, find_heads, head_mask, ones_mask, prune_heads
 from headprune_lib.budgets import (
@@ -29,10 +29,7 @@ MODELS = {name: build(name, dtype=torch.float32) for name in ("bert", "llama", "
 
 
 def steps_of(model, seed, **options):
-    drawn = torch.Generator().manual_seed(seed)
-    shapes = {kind: ones.shape for kind, ones in ones_mask(model).items()}
-    scores = {kind: torch.rand(shape, generator=drawn) for kind, shape in shapes.items()}
-    return removal_units(model, scores, **options)
+    return removal_units(model, scores_of(model, seed), **options)
 
 
 def table_of(model, seed):

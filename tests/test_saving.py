@@ -13,7 +13,7 @@ import transformers as t
 from census import tiny as census
 from processes import python
 from safetensors.torch import load_file, save_file
-from tiny import SHAPE, WIDE, batch, batch_for, build, logits_of, same_weights, some_mask
+from tiny import SHAPE, WIDE, batch, batch_for, build, logits_of, same_weights, scores_of, some_mask
 from torch import nn
 
 import headprune_lib as hp
@@ -309,9 +309,7 @@ def test_a_record_with_former_names_is_read(tmp_path):
 
 def cut(model, seed, per_group=False):
     """Some heads of every kind at random, and all of one layer."""
-    generator = torch.Generator().manual_seed(seed)
-    scores = {k: torch.rand(v.shape, generator=generator) for k, v in hp.ones_mask(model).items()}
-    mask = hp.prune_mask(model, scores, 0.4, per_group=per_group)
+    mask = hp.prune_mask(model, scores_of(model, seed), 0.4, per_group=per_group)
     if not per_group:
         next(iter(mask.values()))[-1] = 0
     return hp.prune_heads(model, mask)

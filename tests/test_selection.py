@@ -8,7 +8,7 @@ import torch
 from census import tiny as census_tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import build
+from tiny import build, scores_of
 
 import headprune_lib as hp
 from headprune_lib.selection import order_masks
@@ -40,14 +40,6 @@ def test_masks_along_an_order_are_those_of_each_number_of_heads():
     for wrong in (-1, len(order) + 1):
         with pytest.raises(ValueError, match=f"n_cut is {wrong}; give 0 to {len(order)}"):
             order_masks(model, order, [1, wrong])
-
-
-def scores_of(model, seed):
-    generator = torch.Generator().manual_seed(seed)
-    return {  # NaN where a head is gone
-        kind: torch.rand(mask.shape, generator=generator).masked_fill(mask.isnan(), torch.nan)
-        for kind, mask in hp.ones_mask(model).items()
-    }
 
 
 @pytest.mark.filterwarnings("ignore:amount")

@@ -154,6 +154,15 @@ def batch_for(name: str, n: int = 5, seed: int = 1):
     return made
 
 
+def scores_of(model, seed=0):
+    """A random score for every head; NaN where one is gone."""
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        kind: torch.rand(mask.shape, generator=generator).masked_fill(mask.isnan(), torch.nan)
+        for kind, mask in ones_mask(model).items()
+    }
+
+
 def some_mask(model, empty_layer=None):
     """Every third head is cut, of grouped heads every third group; and all of one layer."""
     mask = ones_mask(model)

@@ -9,7 +9,7 @@ import torch
 import transformers as t
 from census.tiny import tiny_config
 from processes import python
-from tiny import batch_for, build, inputs_of, same_weights
+from tiny import batch_for, build, inputs_of, same_weights, scores_of
 
 import headprune_lib as hp
 
@@ -18,11 +18,7 @@ CAUSAL = "AutoModelForCausalLM"
 
 
 def uniform(model, amount):
-    scores = {
-        kind: torch.rand(mask.shape, generator=torch.Generator().manual_seed(0))
-        for kind, mask in hp.ones_mask(model).items()
-    }
-    return hp.prune_heads(model, hp.uniform_mask(model, scores, amount))
+    return hp.prune_heads(model, hp.uniform_mask(model, scores_of(model), amount))
 
 
 def drawn(model_class, **more):
