@@ -7,7 +7,7 @@ from census import tiny as census
 from gates import ROUNDING, gate_derivatives, rows_of
 from tiny import batch_for, build, logits_of
 
-from headprune_lib import head_importance, head_mask, masked_heads, prune_heads, score_heads
+from headprune_lib import head_importance, masked_heads, score_heads
 from headprune_lib.criteria.gradient import (
     importance_integrated,
     importance_signed,
@@ -131,7 +131,7 @@ def test_it_is_the_expansion_of_the_loss(name, head):
     torch.testing.assert_close(found, expected, rtol=5e-3, atol=1e-5)
 
 
-def test_random_signs_estimate_the_diagonal(model, examples, split):
+def test_random_signs_estimate_the_diagonal(model, examples):
     exact = second_order(model, [examples], probes=None)["self"]
     first = importance_signed(model, [examples])["self"]
     near, far = (
@@ -139,14 +139,6 @@ def test_random_signs_estimate_the_diagonal(model, examples, split):
         for probes in (100, 2)
     )
     assert near < 0.4 * far and near < 0.4 * (exact - first).abs().mean()
-    one, other, third = (second_order(model, split([]), seed=seed)["self"] for seed in (1, 1, 2))
-    assert torch.equal(one, other) and not torch.equal(one, third)
-
-
-def test_heads_that_are_gone_have_no_second_order(examples):
-    smaller = prune_heads(build(), head_mask(build(), [("self", 0, head) for head in range(4)]))
-    found = second_order(smaller, [examples])["self"]
-    assert found[0].isnan().all() and found[1:].isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["bert", "bart", "gpt2"])
