@@ -16,6 +16,7 @@ from tiny import (
     inputs_of,
     logits_of,
     some_mask,
+    traces,
 )
 from torch.nn.functional import cross_entropy
 from transformers.pytorch_utils import Conv1D
@@ -192,22 +193,6 @@ def test_a_pruned_model_is_scored_masked_and_pruned_again(name, kernel):
     torch.testing.assert_close(masked, expected, rtol=0, atol=1e-5)
     twice = logits_of(hp.prune_heads(pruned, second), inputs)
     torch.testing.assert_close(twice, expected, rtol=0, atol=1e-5)
-
-
-def traces(model):
-    """Everything a function could forget to put back: modes, gradients wanted, hooks, patches."""
-    modules = [
-        (
-            module.training,
-            sorted(module.__dict__),
-            list(module._forward_hooks),
-            list(module._forward_pre_hooks),
-            list(module._backward_hooks),
-        )
-        for module in model.modules()
-    ]
-    learned = [parameter.requires_grad for parameter in model.parameters()]
-    return modules, learned, torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
 
 @every_model_but_fast_for_one

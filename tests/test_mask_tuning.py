@@ -4,8 +4,8 @@ import copy
 
 import pytest
 import torch
-from test_laws import parts_of, traces
-from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build, logits_of, same_weights
+from test_laws import parts_of
+from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build, logits_of, same_weights, traces
 from tiny import some_mask as cut_everywhere
 from transformers.pytorch_utils import Conv1D
 

@@ -1,6 +1,5 @@
 """What a user gets from the wheel, outside of any checkout."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -42,8 +41,8 @@ def run(wheel, tmp_path_factory):
     """Runs Python with the wheel's library in place of the checkout's, in a folder of its own."""
     target, here = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("here")
     pip("install", "--target", target, wheel)
-    own = dict.fromkeys(name for name in os.environ if name.startswith(("HEADPRUNE_", "PYTHON")))
-    own |= {"PYTHONPATH": str(target), "HOME": str(here), "HF_HUB_OFFLINE": "1"}
+    own = {"PYTHONPATH": str(target), "HOME": str(here), "HF_HUB_OFFLINE": "1"}
+    outer = ("HEADPRUNE_", "PYTHON")
     start = f"""
 import sys
 sys.modules.update(dict.fromkeys(sys.argv.pop().split()))
@@ -52,7 +51,8 @@ assert headprune_lib.__file__.startswith({str(target)!r}), headprune_lib.__file_
 """
 
     def run(code, *arguments, missing):
-        return python(start + code, *arguments, " ".join(missing), cwd=here, **own).stdout
+        words = (start + code, *arguments, " ".join(missing))
+        return python(*words, cwd=here, without=outer, **own).stdout
 
     return run
 

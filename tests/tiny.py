@@ -190,6 +190,26 @@ def removed_as_masked(model, mask, run, atol=1e-5):
     return pruned
 
 
+def traces(model, proved=()):
+    """Everything a function could forget to put back: modes, gradients wanted, hooks, patches.
+
+    Args:
+        proved: attributes of modules that may come.
+    """
+    modules = [
+        (
+            module.training,
+            sorted(module.__dict__.keys() - {*proved}),
+            list(module._forward_hooks),
+            list(module._forward_pre_hooks),
+            list(module._backward_hooks),
+        )
+        for module in model.modules()
+    ]
+    learned = [parameter.requires_grad for parameter in model.parameters()]
+    return modules, learned, torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+
 def same_weights(model, before) -> bool:
     """Whether a model's weights and buffers are those of a ``state_dict`` that was copied."""
     now = model.state_dict()

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import transformers
+from tiny import traces
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
@@ -50,6 +51,7 @@ loads; a pruned model generates what a masked one does, with either cache, its p
 chunks or at once; what is returned a layer at a time keeps its place; nothing stays behind."""
 
 YES, NO_SUCH = "yes", "-"
+_PROVED = {"_headprune_discovery", "_headprune_trusted"}  # stays with the model, and its copies
 _LIMIT = 3e-5  # of a difference, over the largest number: the models are in float32
 
 
@@ -95,7 +97,7 @@ def _gravity(answer: str) -> int:
 
 
 def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[str, str]:
-    before = _traces(model)
+    before = traces(model, _PROVED)
     case = Case(model, inputs, whole)
     answers = {}
     for name, law in _LAWS.items():
@@ -105,7 +107,7 @@ def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[
             answers[name] = f"no: {seen}"
         except (ValueError, UnknownArchitecture) as error:
             answers[name] = f"refused: {error}"[:300]
-    answers["hooks"] = YES if _traces(model) == before else "no: something stays behind"
+    answers["hooks"] = YES if traces(model, _PROVED) == before else "no: something stays behind"
     return answers
 
 
@@ -280,19 +282,3 @@ _LAWS: dict[str, Callable[[Case], str]] = {
     "chunks, static": partial(_generation, cache_implementation="static", prefill_chunk_size=4),
     "places": _places,
 }
-
-
-_PROVED = {"_headprune_discovery", "_headprune_trusted"}  # stays with the model, and its copies
-
-
-def _traces(model: nn.Module) -> list[tuple]:
-    """What a function could forget to put back."""
-    return [
-        (
-            module.training,
-            sorted(module.__dict__.keys() - _PROVED),
-            len(module._forward_hooks),
-            len(module._forward_pre_hooks),
-        )
-        for module in model.modules()
-    ]

@@ -1,10 +1,7 @@
 """The encoder half of profile ``paper``: its own code, a hub on the loopback, a tiny BERT, little text."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import hub
@@ -12,6 +9,7 @@ import pandas as pd
 import pytest
 import tokenizers
 import transformers
+from processes import python
 
 from headprune_lib.replication.data import TASKS, WORDS
 from headprune_lib.replication.models.pretrained import BASES
@@ -85,26 +83,14 @@ def files(tmp_path_factory):
 @pytest.fixture
 def ask(files, tmp_path):
     """Runs code in a process that takes the loopback for the Hub; gives what it prints."""
+    folders = {"HF_HOME": "hf", "HEADPRUNE_CACHE": "cache", "HEADPRUNE_RESULTS": "results"}
+    own = {"PYTHONPATH": str(project_root()), "PYTHONWARNINGS": "ignore", "HF_HUB_DISABLE_XET": "1"}
+    own |= {name: str(tmp_path / folder) for name, folder in folders.items()}
     with hub.serving(files) as server:
 
-        def run(code: str, code_expected: int = 0) -> str:
-            folders = {"HF_HOME": "hf", "HEADPRUNE_CACHE": "cache", "HEADPRUNE_RESULTS": "results"}
-            kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HEADPRUNE"))}
-            done = subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", code],
-                capture_output=True,
-                text=True,
-                check=False,
-                env={
-                    **kept,
-                    "PYTHONPATH": str(project_root()),
-                    "HF_ENDPOINT": server.address,
-                    "HF_HUB_DISABLE_XET": "1",
-                    **{name: str(tmp_path / folder) for name, folder in folders.items()},
-                },
-            )
-            assert done.returncode == code_expected, done.stderr[-3000:]
-            return done.stdout + (done.stderr if code_expected else "")
+        def run(code: str, ends: int = 0) -> str:
+            here = {**own, "HF_ENDPOINT": server.address}
+            return python(code, ends=ends, without=("HF_", "HEADPRUNE"), **here).stdout
 
         run.server, run.folder = server, tmp_path
         yield run

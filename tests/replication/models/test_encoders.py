@@ -7,8 +7,9 @@ import numpy as np
 import plainly
 import pytest
 import torch
-import transformers
+from ownmodels import SMALL
 from safetensors import safe_open
+from transformers import MPNetConfig
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data import TASKS, Texts
@@ -47,18 +48,6 @@ def with_recipe(profile, **values):
     return dataclasses.replace(profile, finetuning=finetuning)
 
 
-def other_base():
-    return transformers.MPNetConfig(
-        vocab_size=64,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=40,
-        initializer_range=0.2,
-    )
-
-
 def same(model, weights):
     return all(torch.equal(model.state_dict()[name], one) for name, one in weights.items())
 
@@ -68,7 +57,8 @@ def same(model, weights):
     [("synthetic-pairs", "tiny", 2), pytest.param("synthetic", "other", 1, marks=pytest.mark.slow)],
 )
 def test_weights_are_those_of_a_plain_loop_bit_by_bit(profile, monkeypatch, task, model, seed):
-    other = Base("other", "MPNet", build=other_base, kernel="eager")
+    sizes = {**SMALL, "max_position_embeddings": 40, "initializer_range": 0.2}
+    other = Base("other", "MPNet", build=lambda: MPNetConfig(**sizes), kernel="eager")
     monkeypatch.setitem(pretrained.BASES, "other", other)
     profile = dataclasses.replace(profile, task=task, model=model)
     # large steps, so that an update that differs shows; a last batch that is short
