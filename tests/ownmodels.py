@@ -26,6 +26,13 @@ def run(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
+def told(*words):
+    """What the command says as JSON, when it has ended well."""
+    done = run(*words, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.output)
+
+
 def tokenizer():
     return load_tokenizer("tiny")
 

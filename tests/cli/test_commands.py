@@ -1,12 +1,11 @@
 """``inspect``, ``score`` and ``prune`` on folders as users have them."""
 
-import json
 import sys
 
 import pytest
 import sacrebleu
 import torch
-from ownmodels import bloom, classifier, kept_in, run, tokenizer, translator
+from ownmodels import bloom, classifier, kept_in, run, tokenizer, told, translator
 from transformers import PreTrainedTokenizerBase
 
 from headprune_lib import load_pruned, prune_mask, saving, score_heads, tune_mask
@@ -22,7 +21,7 @@ def test_confidence_leaves_the_tokenizers_end_mark_out(folder, labelled):
     words = tokenizer()
     words.eos_token = words.convert_ids_to_tokens(3)  # which it puts at the end of each text
     words.save_pretrained(folder)
-    rows = json.loads(run("score", folder, labelled, "--by", "confidence", "--json").output)
+    rows = told("score", folder, labelled, "--by", "confidence")
     model = load_model(str(folder))
     batches = make_batches(model, words, read_rows(labelled, "classification"), 32, 128)
     with eager_attention(model):
@@ -39,13 +38,9 @@ def test_prune_folds_gates_that_are_fitted_on_the_text_that_scores(
     tmp_path, folder, labelled, batches_of
 ):
     model, batches = classifier(), batches_of(labelled)
-    words = ["prune", folder, labelled, tmp_path / "tuned", "--amount", 0.5, "--tune-mask"]
-    result = run(*words)
-    assert result.exit_code == 0, result.output
+    result = run("prune", folder, labelled, tmp_path / "tuned", "--amount", 0.5, "--tune-mask")
     assert f"gates of the heads that stay were fitted on {labelled}" in result.output
-    plain = json.loads(
-        run("prune", folder, labelled, tmp_path / "plain", "--amount", 0.5, "--json").output
-    )
+    plain = told("prune", folder, labelled, tmp_path / "plain", "--amount", 0.5)
     assert plain["mask_tuned"] is False
     mask = prune_mask(model, score_heads(model, batches), 0.5)
     gates = tune_mask(model, mask, batches)
@@ -71,8 +66,8 @@ def test_bleu_is_sacrebleus_of_each_models_own_translations(tmp_path):
     lines = [f"{one}\t{other}" for one, other in zip(sources, references, strict=True)]
     test.write_text("\n".join(["source\ttarget", *lines]) + "\n")
     words = ["prune", folder, rows, tmp_path / "out", "--amount", 0.5, "--kind", "enc-enc"]
-    words += ["--test", test, "--bleu", "--batch-size", 2, "--max-length", 12, "--json"]
-    found = json.loads(run(*words).output)
+    words += ["--test", test, "--bleu", "--batch-size", 2, "--max-length", 12]
+    found = told(*words)
     assert kept_heads(tmp_path / "out") == [2, 2, 4, 4, 4, 4]
     expected = sacrebleu.corpus_bleu(translated, [references]).score
     assert 0 < expected < 100
@@ -115,7 +110,7 @@ def test_score_is_a_criterion_in_a_column_of_its_name(
     """By rising score, under the eager kernel if attention weights are read."""
     model = classifier()
     assert model.config._attn_implementation == "sdpa"  # transformers' choice
-    rows = json.loads(run("score", folder, labelled, "--json", *options).output)
+    rows = told("score", folder, labelled, *options)
     scores = score_heads(model, batches_of(labelled), by, **settings)["self"]
     assert list(rows[0]) == ["kind", "layer", "head", by] and len(rows) == 8
     found = [row[by] for row in rows]
@@ -125,7 +120,7 @@ def test_score_is_a_criterion_in_a_column_of_its_name(
 
 
 def test_criteria_are_listed():
-    names = [row["name"] for row in json.loads(run("criteria", "--json").output)]
+    names = [row["name"] for row in told("criteria")]
     assert names == sorted(CRITERIA)
     listed = run("criteria").output
     assert "Greatest attention weight of each query, end marks left out." in listed
@@ -136,16 +131,16 @@ def test_prune_by_a_criterion_cuts_what_it_scores_lowest_in_a_folder_that_loads(
     tmp_path, folder, labelled, batches_of
 ):
     out, last = tmp_path / "out", tmp_path / "2"
-    rows = json.loads(run("score", folder, labelled, "--by", "fisher", "--json").output)
+    rows = told("score", folder, labelled, "--by", "fisher")
     other = tmp_path / "test.tsv"
     other.write_text("text\tlabel\ngood\tpositive\n")
-    words = ("--by", "fisher", "--amount", 0.5, "--test", other, "--json")
-    found = json.loads(run("prune", folder, labelled, out, *words).output)
+    words = ("--by", "fisher", "--amount", 0.5, "--test", other)
+    found = told("prune", folder, labelled, out, *words)
     assert (found["by"], found["measured_on"]) == ("fisher", str(other))
     assert (found["before"]["heads"], found["after"]["heads"]) == (8, 4)
     assert found["after"]["parameters"] < found["before"]["parameters"]
     kept = [sorted(r["head"] for r in rows[4:] if r["layer"] == layer) for layer in (1, 2)]
-    assert [r["kept heads"] for r in json.loads(run("inspect", out, "--json").output)] == kept
+    assert [r["kept heads"] for r in told("inspect", out)] == kept
     assert max(map(len, run("inspect", out).output.splitlines())) <= 100
     model = load_pruned(out)
     measured = measure({"it": model}, batches_of(other))["it"]
@@ -156,7 +151,7 @@ def test_prune_by_a_criterion_cuts_what_it_scores_lowest_in_a_folder_that_loads(
 
 
 def kept_heads(folder):
-    return [row["kept"] for row in json.loads(run("inspect", folder, "--json").output)]
+    return [row["kept"] for row in told("inspect", folder)]
 
 
 def test_what_cannot_be_removed_is_told(tmp_path, folder, labelled, monkeypatch):

@@ -1,10 +1,8 @@
 """From a model and rows of text to what another program opens, by the command alone."""
 
-import json
-
 import pytest
 import transformers as t
-from ownmodels import kept_in, language_model, run, translator
+from ownmodels import kept_in, language_model, run, told, translator
 
 from headprune_lib import find_heads, head_mask, prune_heads, save_pruned
 
@@ -21,9 +19,7 @@ def test_prune_uniform_then_export_then_plain_transformers(tmp_path):
     rows.write_text("source\ttarget\ngood\tbad\nbad film\tgood\n")
     done = run("prune", whole, rows, smaller, "--amount", "0.5", "--uniform")
     assert done.exit_code == 0, done.output
-    done = run("export", smaller, plain, "--json")
-    assert done.exit_code == 0, done.output
-    said = json.loads(done.output)
+    said = told("export", smaller, plain)
     assert said["route"] == "uniform" and said["largest difference on random inputs"] < 1e-5
     loaded = t.AutoModelForSeq2SeqLM.from_pretrained(plain)
     assert {len(block.kept_heads) for block in find_heads(loaded)} == {2}

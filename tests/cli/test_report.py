@@ -1,11 +1,9 @@
 """The page about a pruning: it says what was done, to everyone, and needs no other file."""
 
-import json
-
 import pytest
 import torch
 from bs4 import BeautifulSoup
-from ownmodels import classifier, kept_in, run
+from ownmodels import classifier, kept_in, told
 
 from headprune_lib import head_mask, prune_heads
 from headprune_lib.cli.report import maps
@@ -17,11 +15,9 @@ def made(tmp_path, labelled, monkeypatch):
     """A report on a model with a name that would be markup, and what the command printed."""
     folder = kept_in(tmp_path / "<b>model", classifier())
     words = ["prune", folder, labelled, tmp_path / "out", "--parameters", 0.9]
-    words += ["--report", tmp_path / "report.html", "--json"]
+    words += ["--report", tmp_path / "report.html"]
     monkeypatch.setattr("sys.argv", ["headprune", *map(str, words)])
-    result = run(*words)
-    assert result.exit_code == 0, result.output
-    return tmp_path / "report.html", json.loads(result.output)
+    return tmp_path / "report.html", told(*words)
 
 
 def test_the_map_the_curves_and_the_table_are_those_of_the_pruning(made, tmp_path):
