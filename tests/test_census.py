@@ -54,7 +54,7 @@ def test_types_that_no_list_names_pass_every_law(name):
 def test_what_the_table_says_of_types_that_pass_is_so():
     # what is refused or not built today may be taken tomorrow; what is said to pass, passes
     asked = [name for name, row in ROWS.items() if row["outcome"].startswith(census.PASSED)]
-    rows = {row["model type"]: row for row in census.take(asked, jobs=2, seconds=300)}
+    rows = {row["model type"]: row for row in census.take(asked)}
     laws_of = {name: [row.get(law) for law in census.LAWS] for name, row in rows.items()}
     assert laws_of == {name: [ROWS[name][law] for law in census.LAWS] for name in asked}
 
@@ -63,9 +63,7 @@ def test_what_the_table_says_of_types_that_pass_is_so():
 def test_refused_types_do_not_turn_wrong():
     # one that is taken today and was refused may pass, but not give wrong numbers
     refused = sorted(name for name, row in ROWS.items() if row["outcome"].startswith("refused"))
-    outcomes = {
-        row["model type"]: row["outcome"] for row in census.take(refused, jobs=2, seconds=300)
-    }
+    outcomes = {row["model type"]: row["outcome"] for row in census.take(refused)}
     assert outcomes.keys() == set(refused)
     assert [name for name, outcome in outcomes.items() if outcome.startswith(census.WRONG)] == []
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from tiny import batch, batch_for, build, logits_of
+from tiny import batch, batch_for, build, logits_of, without_dropout
 from torch import nn
 from torch.nn.utils import prune as torch_prune
 from torch.utils import checkpoint as torch_checkpointing
@@ -259,13 +259,8 @@ def test_what_does_no_harm(state):
 
 
 def trained(name="bert"):
-    """A model in training without dropout, and a mask of each of its first two layers."""
-    model = build(name).train()
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        elif isinstance(getattr(module, "dropout", None), float):
-            module.dropout = 0.0
+    """A model in training, and a mask of each of its first two layers."""
+    model = without_dropout(build(name))
     return model, [
         hp.head_mask(model, [(block.kind, block.layer, head) for head in block.groups[0]])
         for block in hp.find_heads(model)[:2]

@@ -154,6 +154,15 @@ def batch_for(name: str, n: int = 5, seed: int = 1):
     return made
 
 
+def without_dropout(model):
+    """In training, with nothing that is drawn."""
+    for module in model.modules():
+        for part in ("p", "dropout", "attention_dropout", "activation_dropout"):
+            if isinstance(getattr(module, part, None), float):
+                setattr(module, part, 0.0)
+    return model.train()
+
+
 def scores_of(model, seed=0):
     """A random score for every head; NaN where one is gone."""
     generator = torch.Generator().manual_seed(seed)

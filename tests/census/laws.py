@@ -19,36 +19,11 @@ from transformers.pytorch_utils import Conv1D
 
 from census.cases import Case, NotReached, distance, parts_of
 from census.importance import importance_problem
-from headprune_lib import (
-    load_pruned,
-    masked_heads,
-    ones_mask,
-    prune_heads,
-    save_pruned,
-)
+from headprune_lib import load_pruned, masked_heads, ones_mask, prune_heads, save_pruned
 from headprune_lib.discovery import discovered
 from headprune_lib.masking import HeadTensors
 from headprune_lib.messages import one_line
 from headprune_lib.specs import UnknownArchitecture
-
-LAWS = (
-    "identity",
-    "columns",
-    "importance",
-    "removal",
-    "empty layer",
-    "save and load",
-    "generation",
-    "static cache",
-    "chunked prefill",
-    "chunks, static",
-    "places",
-    "hooks",
-)
-"""A mask of ones changes nothing; a mask is zeroed columns of the output projection; importance is
-a finite difference; removal is masking, of some heads and of all heads of a layer; what is saved
-loads; a pruned model generates what a masked one does, with either cache, its prompt read in
-chunks or at once; what is returned a layer at a time keeps its place; nothing stays behind."""
 
 YES, NO_SUCH = "yes", "-"
 _PROVED = {"_headprune_discovery", "_headprune_trusted"}  # stays with the model, and its copies
@@ -282,3 +257,8 @@ _LAWS: dict[str, Callable[[Case], str]] = {
     "chunks, static": partial(_generation, cache_implementation="static", prefill_chunk_size=4),
     "places": _places,
 }
+LAWS = (*_LAWS, "hooks")
+"""A mask of ones changes nothing; a mask is zeroed columns of the output projection; importance is
+a finite difference; removal is masking, of some heads and of all heads of a layer; what is saved
+loads; a pruned model generates what a masked one does, with either cache, its prompt read in
+chunks or at once; what is returned a layer at a time keeps its place; nothing stays behind."""
