@@ -1,6 +1,7 @@
 """``inspect``, ``score`` and ``prune`` on folders as users have them."""
 
 import sys
+from pathlib import Path
 
 import pytest
 import sacrebleu
@@ -78,7 +79,8 @@ def test_bleu_is_sacrebleus_of_each_models_own_translations(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("place", "name"), [(PreTrainedTokenizerBase, "save_pretrained"), (saving, "save_file")]
+    ("place", "name"),
+    [(PreTrainedTokenizerBase, "save_pretrained"), (saving, "save_file"), (Path, "replace")],
 )
 def test_a_disk_that_is_full_leaves_no_folder_and_the_rerun_works(
     place, name, tmp_path, folder, labelled, monkeypatch

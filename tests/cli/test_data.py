@@ -10,6 +10,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ownmodels import SMALL, classifier, language_model, tokenizer, translator
+from tiny import logits_of
 
 from headprune_lib.cli.data import Rows, make_batches, read_rows
 from headprune_lib.cli.quality import quality
@@ -88,7 +89,7 @@ def test_a_regressions_labels_are_numbers_and_have_no_accuracy():
     (batch,) = make_batches(model, tokenizer(), rows, 8, 32)
     assert batch["labels"].tolist() == [1.5, -100]
     found = quality(model, [batch])
-    expected = (logits(batch, model).flatten() - batch["labels"]).square().mean()
+    expected = (logits_of(model, batch).flatten() - batch["labels"]).square().mean()
     assert found == {"loss": pytest.approx(float(expected))}
 
 
@@ -103,15 +104,10 @@ def test_a_decoders_classifier_reads_the_same_position_in_any_batch(piece):
     words.pad_token = None
     rows = Rows(["good", "the film is good", "a very dull plot"], labels=[0, 1, 1])
     alone, together = (
-        torch.cat([logits(batch, model) for batch in make_batches(model, words, rows, n, 32)])
+        torch.cat([logits_of(model, batch) for batch in make_batches(model, words, rows, n, 32)])
         for n in (1, 8)
     )
     torch.testing.assert_close(alone, together)
-
-
-def logits(batch, model):
-    with torch.no_grad():
-        return model(**{name: batch[name] for name in batch if name != "labels"}).logits
 
 
 def test_what_language_models_translators_and_classifiers_with_a_decoder_learn():

@@ -7,7 +7,6 @@ from ownmodels import classifier, kept_in, told
 
 from headprune_lib import head_mask, prune_heads
 from headprune_lib.cli.report import maps
-from headprune_lib.utils import staged_path
 
 
 @pytest.fixture
@@ -57,13 +56,3 @@ def test_heads_that_were_gone_before_and_places_without_a_head():
     ]
     assert (rows[0][0], rows[0][1]) == (("kept", "0", 0), ("gone", "", 0))
     assert rows[1][3] == ("kept", "7", 1)
-
-
-def test_a_report_is_not_written_by_half(tmp_path, monkeypatch):
-    def full(*_given):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pathlib.Path.replace", full)
-    with pytest.raises(OSError, match="No space"), staged_path(tmp_path / "new.html") as path:
-        path.write_text("text")
-    assert not list(tmp_path.iterdir())
