@@ -60,9 +60,7 @@ def masks(model):
 )
 def test_removal_equals_masking_saved_generated_and_pruned_again(name, tmp_path):
     model = made(name)
-    assert not any(
-        block.why_whole_groups or block.why_not_prunable for block in hp.find_heads(model)
-    )
+    assert not any(b.why_whole_groups or b.why_not_prunable for b in hp.find_heads(model))
     for number, mask in enumerate(masks(model)):
         with hp.masked_heads(model, mask):
             told = model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=6, do_sample=False)

@@ -104,9 +104,7 @@ def differences(name, kernel):
     """Absolute change of each example's loss with each head's gate: kind -> (example, layer, head)."""
     model, inputs = build(name, kernel), batch_for(name)
     step = exactness(name, kernel)[0]
-    changes = {
-        kind: values.double().repeat(5, 1, 1) for kind, values in hp.ones_mask(model).items()
-    }
+    changes = {kind: ones.double().repeat(5, 1, 1) for kind, ones in hp.ones_mask(model).items()}
     for block in hp.find_heads(model):
         for head in range(block.n_heads):
             weights = head_weights(model, block, head)
@@ -126,10 +124,8 @@ def test_importance_is_the_finite_difference_example_by_example(name, kernel, ba
     model, parts = build(name, kernel), parts_of(batch_for(name), batch_size)
     _, rtol, atol = exactness(name, kernel)
     expected = differences(name, kernel)
-    scores, each = (
-        hp.head_importance(model, parts, normalize=None),
-        hp.example_importance(model, parts),
-    )
+    scores = hp.head_importance(model, parts, normalize=None)
+    each = hp.example_importance(model, parts)
     assert scores.keys() == each.keys() == expected.keys()
     for kind, values in expected.items():
         torch.testing.assert_close(scores[kind], values.mean(0), rtol=rtol, atol=atol)

@@ -31,10 +31,8 @@ def tokens(block, name, inputs):
 
 def given_to(model, block, inputs, gates):
     """What a block's projection is given at each run of one plain pass, before its own gates."""
-    found = []
-    hook = block.part(model, "output").register_forward_pre_hook(
-        lambda _, args: found.append(args[0])
-    )
+    found, output = [], block.part(model, "output")
+    hook = output.register_forward_pre_hook(lambda _, args: found.append(args[0]))
     with hp.masked_heads(model, gates):
         logits_of(model, inputs)
     hook.remove()

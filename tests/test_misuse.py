@@ -23,10 +23,8 @@ ONES = torch.ones(3, 4)
 
 
 def scored(model, by="importance", loss=None, **changed):
-    inputs = {**batch(3), **changed}
-    return hp.score_heads(
-        model, [{k: v for k, v in inputs.items() if v is not None}], by, loss=loss
-    )
+    inputs = {k: v for k, v in {**batch(3), **changed}.items() if v is not None}
+    return hp.score_heads(model, [inputs], by, loss=loss)
 
 
 def setting(by, message, **settings):

@@ -54,10 +54,8 @@ def test_a_prune_mask_can_be_removed_and_keeps_to_its_bounds(name, amount, keep,
     for block in hp.find_heads(model):
         row = mask[block.kind][block.layer]
         assert row.sum() >= keep
-        assert set(row.unflatten(0, (-1, block.queries_per_kv)).sum(1).tolist()) <= {
-            0.0,
-            block.queries_per_kv,
-        }
+        size = block.queries_per_kv
+        assert set(row.unflatten(0, (-1, size)).sum(1).tolist()) <= {0.0, size}
     if keep == 0:
         size = hp.find_heads(model)[0].queries_per_kv
         assert cut == math.floor(amount * n_heads + 1e-9) // size * size

@@ -59,9 +59,8 @@ assert headprune_lib.__file__.startswith({str(target)!r}), headprune_lib.__file_
 
 def test_it_holds_the_library_and_its_own_files_alone(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {
-        "headprune_lib"
-    }
+    tops = {name.partition("/")[0] for name in names if ".dist-info" not in name}
+    assert tops == {"headprune_lib"}
     assert "headprune_lib/py.typed" in names
     for name in ("profiles/default", "data/classification", "gpu"):
         assert f"headprune_lib/replication/{name}.yml" in names

@@ -216,9 +216,8 @@ def _places(case: Case) -> str:
 
 
 def _is_finite(returned: dict[str, tuple]) -> bool:
-    return all(
-        x is None or bool(x.isfinite().all()) for layers in returned.values() for x in layers
-    )
+    tensors = [x for layers in returned.values() for x in layers if x is not None]
+    return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 
 def _by_layer(

@@ -100,9 +100,8 @@ def test_ranks_within_a_kind_and_over_the_model():
 def test_its_two_ends_are_the_orders_of_its_parts(model, split):
     batches = split([])
     ends = [importance_entropy(model, batches, alpha=alpha) for alpha in (1.0, 0.0)]
-    by_importance, by_entropy = (
-        score_heads(model, batches, by) for by in ("importance", "entropy")
-    )
+    by_importance = score_heads(model, batches, "importance")
+    by_entropy = score_heads(model, batches, "entropy")
     assert rank_heads(ends[0]) == rank_heads(by_importance)
     assert rank_heads(ends[1]) == rank_heads(by_entropy)
     narrow = importance_entropy(model, batches, alpha=0.0, low=True)

@@ -123,9 +123,7 @@ def test_it_is_the_derivative_of_the_norm_and_needs_no_labels(model, split, exam
 )
 def test_it_is_the_expansion_of_the_loss(name, head):
     model, batch, step = build(name), batch_for(name), 2.0**-7
-    up, at, down = (
-        losses_at(model, batch, head, gate).mean() for gate in (1 + step, 1.0, 1 - step)
-    )
+    up, at, down = (losses_at(model, batch, head, gate).mean() for gate in (1 + step, 1, 1 - step))
     expected = -(up - down) / (2 * step) + (up - 2 * at + down) / step**2 / 2
     found = second_order(model, [batch], probes=None)[head[0]][head[1:]]
     torch.testing.assert_close(found, expected, rtol=5e-3, atol=1e-5)

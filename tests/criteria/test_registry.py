@@ -21,11 +21,8 @@ def forget():
 
 def magnitude(model, batches, *, loss=None, device=None, power=1):
     weights = [layer.attention.output.dense.weight for layer in model.bert.encoder.layer]
-    return {
-        "self": torch.stack(
-            [w.detach().unflatten(1, (4, 4)).norm(dim=(0, 2)) ** power for w in weights]
-        )
-    }
+    norms = [w.detach().unflatten(1, (4, 4)).norm(dim=(0, 2)) ** power for w in weights]
+    return {"self": torch.stack(norms)}
 
 
 def register(name="size", function=magnitude, **changes):

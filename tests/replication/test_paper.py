@@ -40,11 +40,8 @@ def write_glue(folder: Path) -> None:
     """Every task as parquet, with the card that says which file is which split."""
     texts, configs = sentences(), []
     for task, (splits, columns) in LAYOUT.items():
-        config, start, n_labels = (
-            {"config_name": task, "data_files": []},
-            0,
-            len(TASKS[task].labels),
-        )
+        config = {"config_name": task, "data_files": []}
+        start, n_labels = 0, len(TASKS[task].labels)
         (folder / task).mkdir(parents=True)
         for split in splits:
             rows = range(start, start := start + N[split.partition("_")[0]])

@@ -224,9 +224,7 @@ def test_the_power_of_a_share_falls_with_the_noise(drawn_seed):
 
 def test_leaving_one_head_out_is_a_plain_loop(drawn_seed):
     x, y = np.random.default_rng(drawn_seed).normal(size=(2, 9)).round(1)
-    plain = [
-        scipy.stats.spearmanr(np.delete(x, i), np.delete(y, i)).statistic for i in range(len(x))
-    ]
+    plain = [scipy.stats.spearmanr(np.delete(x, i), np.delete(y, i))[0] for i in range(len(x))]
     assert stats.spearman_without_one(x, y) == pytest.approx((min(plain), max(plain)))
 
 

@@ -19,10 +19,8 @@ def part(seed, weights, texts=200, labels=LABELS, draw=None, **recipe):
     rng = np.random.default_rng(seed if draw is None else draw)
     correct = rng.random((1, 3, 200)) < np.array([0.9, 0.8, 0.5])[:, None]
     raw = {"shares": SHARES, "labels": labels[:texts], "correct": correct[..., :texts]}
-    signature = {
-        "own": {"n_scoring": 9},
-        "recipe": {f"seed {seed}": {**RECIPE, "seed": seed, **recipe}},
-    }
+    recipe = {f"seed {seed}": {**RECIPE, "seed": seed, **recipe}}
+    signature = {"own": {"n_scoring": 9}, "recipe": recipe}
     return Part(signature, [{"seed": seed, "weights_sha256": weights}], {"date": "2026"}, raw)
 
 

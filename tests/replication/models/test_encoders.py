@@ -72,9 +72,8 @@ def test_weights_are_those_of_a_plain_loop_bit_by_bit(profile, monkeypatch, task
     assert not found.training and same(found, expected.state_dict())
     moved = [not torch.equal(found.state_dict()[n], old) for n, old in fresh.state_dict().items()]
     assert sum(moved) > len(moved) / 2
-    (batch,) = make_batches(
-        load_tokenizer(model), TASKS[task].split("test").first(8), 8, 32
-    ).batches
+    examples = TASKS[task].split("test").first(8)
+    (batch,) = make_batches(load_tokenizer(model), examples, 8, 32).batches
     with torch.no_grad():  # in float32, as it was not trained
         assert torch.equal(found(**batch).logits, expected(**batch).logits)
 
@@ -139,10 +138,8 @@ def test_only_what_was_trained_is_stored_rounded_and_found_again(profile):
 @pytest.mark.slow
 def test_committed_weights_of_another_recipe_are_left_alone(profile, tmp_path):
     finetuned(profile)
-    committed, wanted = (
-        tmp_path / "committed" / "synthetic-tiny-seed1.safetensors",
-        recipe(profile, 1),
-    )
+    committed = tmp_path / "committed" / "synthetic-tiny-seed1.safetensors"
+    wanted = recipe(profile, 1)
     committed.parent.mkdir()
     weights_path("tiny", wanted).rename(committed)
     assert weights_path("tiny", wanted) == committed
@@ -185,9 +182,8 @@ def test_batches_are_sorted_padded_cut_short_and_restored():
     made = make_batches(tokenizer, Texts(texts, labels), 3, 5)
     assert made.n_truncated == 2  # with [CLS] and [SEP], 6 and 8 tokens
     assert [tuple(b["input_ids"].shape) for b in made.batches] == [(3, 5), (1, 5)]
-    assert made.restore(torch.cat([b["labels"] for b in made.batches]).numpy()).tolist() == [
-        *labels
-    ]
+    found = torch.cat([batch["labels"] for batch in made.batches]).numpy()
+    assert tuple(made.restore(found)) == labels
     pairs = Texts(("good film", "bad plot is dull"), (1, 0), ("fine", "cold cast"))
     (batch,) = make_batches(tokenizer, pairs, 2, 6).batches
     words = [tokenizer.convert_ids_to_tokens(row) for row in batch["input_ids"]]

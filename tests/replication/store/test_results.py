@@ -180,12 +180,8 @@ def test_damage_is_named_and_set_aside(kind, elsewhere):
         path = store.save(example())
         damaged = path if suffix == ".json" else npz(path)
         damage(damaged)
-        with pytest.raises(
-            store.ResultDamaged
-        ) as caught:  # outcomes are read when they are asked for
-            store.load(KEY, command=command).raw if suffix == ".npz" else store.load(
-                KEY, command=command
-            )
+        with pytest.raises(store.ResultDamaged) as caught:  # of outcomes when they are asked for
+            getattr(store.load(KEY, command=command), "raw" if suffix == ".npz" else "values")
         message = str(caught.value)
         assert message.startswith(f"{damaged} is damaged")
         assert kind == "npz missing" or f"{damaged.name}.damaged-{number}" in message
