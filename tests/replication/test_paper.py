@@ -7,8 +7,8 @@ from pathlib import Path
 import hub
 import pandas as pd
 import pytest
-import tokenizers
 import transformers
+from ownmodels import bert, kept_in
 from processes import python
 
 from headprune_lib.replication.data import TASKS, WORDS
@@ -54,26 +54,12 @@ def write_glue(folder: Path) -> None:
     (folder / "README.md").write_text(f"---\nconfigs: {json.dumps(configs)}\n---\n# GLUE\n")
 
 
-def write_bert(folder: Path) -> None:
-    """A tiny BERT of random weights with word pieces of the text."""
-    words = tokenizers.BertWordPieceTokenizer()
-    words.train_from_iterator(sentences(), vocab_size=400, show_progress=False)
-    folder.mkdir(parents=True)
-    words.save(str(folder / "whole.json"))
-    whole = transformers.BertTokenizerFast(tokenizer_file=str(folder / "whole.json"))
-    whole.save_pretrained(folder)
-    (folder / "whole.json").unlink()
-    sizes = {"vocab_size": words.get_vocab_size(), "hidden_size": 32, "intermediate_size": 48}
-    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
-    config = transformers.BertConfig(**sizes)
-    transformers.BertForMaskedLM(config).save_pretrained(folder)
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hub")
     write_glue(folder / GLUE)
-    write_bert(folder / BERT)
+    (folder / BERT).mkdir(parents=True)
+    kept_in(folder / BERT, bert(transformers.BertForMaskedLM, max_position_embeddings=64))
     return folder
 
 
