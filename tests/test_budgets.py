@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ownmodels import OwnModel
 from test_grouped_queries import MODELS as GROUPED
 from test_grouped_queries import made
-from tiny import BUILDERS, build, same_weights, scores_of
+from tiny import BUILDERS, build, in_tiers, same_weights, scores_of
 
 from headprune_lib import budgets, find_heads, head_mask, ones_mask, prune_heads
 from headprune_lib.selection import removal_units
@@ -108,18 +108,12 @@ def counted(model):
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize(
-    ("name", "per_group"),
-    [
-        pytest.param(name, name in GROUPED, marks=[pytest.mark.slow] * (name not in QUICK))
-        for name in (*BUILDERS, *GROUPED)
-    ],
-)
-def test_parameters_are_those_of_the_pruned_model(name, per_group):
+@pytest.mark.parametrize("name", in_tiers(BUILDERS | GROUPED, QUICK))
+def test_parameters_are_those_of_the_pruned_model(name):
     model = made(name) if name in GROUPED else build(name, dtype=torch.float32)
     cost, before = budgets.parameters_cost(model), counted(model)
     assert cost(ones_mask(model)) == before == counted(model)
-    for mask in masks(model, per_group):
+    for mask in masks(model, name in GROUPED):
         pruned = prune_heads(copy.deepcopy(model), mask)
         assert cost(mask) == counted(pruned)
         again = budgets.parameters_cost(pruned)  # of what is left

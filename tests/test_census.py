@@ -6,6 +6,7 @@ import census
 import pytest
 import torch
 from census import cases, importance, laws, tiny
+from tiny import in_tiers
 
 from headprune_lib import score_heads
 from headprune_lib.replication.paths import project_root
@@ -39,9 +40,7 @@ def test_every_type_was_asked_and_the_page_shows_what_came_of_them():
         assert all(ROWS[name]["outcome"].startswith("refused:") for name in refused)
 
 
-@pytest.mark.parametrize(
-    "name", [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
-)
+@pytest.mark.parametrize("name", in_tiers((*FAST, *SLOW), FAST))
 def test_types_that_no_list_names_pass_every_law(name):
     row = census.row_of(name)
     assert census.passed(row) and census.passed(ROWS[name]), row
@@ -68,7 +67,7 @@ def test_refused_types_do_not_turn_wrong():
     assert [name for name, outcome in outcomes.items() if outcome.startswith(census.WRONG)] == []
 
 
-@pytest.mark.parametrize("name", ["yoso", pytest.param("hrm_text", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", in_tiers(("yoso", "hrm_text"), {"yoso"}))
 def test_a_gradient_that_is_no_derivative_is_refused(name):
     model, ids = tiny.build(name), torch.randint(4, 20, (2, 6))
     batch = {"input_ids": ids, "labels": ids if model.can_generate() else ids[:, 0] * 0}

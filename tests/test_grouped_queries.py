@@ -6,7 +6,7 @@ import transformers as t
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ownmodels import GroupedAttention, GroupedModel
-from tiny import batch, drawn, logits_of, of, removed_as_masked
+from tiny import batch, drawn, in_tiers, logits_of, of, removed_as_masked
 
 import headprune_lib as hp
 from headprune_lib.selection import removal_units
@@ -55,9 +55,7 @@ def masks(model):
         yield mask
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in MODELS]
-)
+@pytest.mark.parametrize("name", in_tiers(MODELS, FAST))
 def test_removal_equals_masking_saved_generated_and_pruned_again(name, tmp_path):
     model = made(name)
     assert not any(b.why_whole_groups or b.why_not_prunable for b in hp.find_heads(model))

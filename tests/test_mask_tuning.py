@@ -3,10 +3,10 @@
 import copy
 
 import pytest
+import tiny
 import torch
 from test_laws import parts_of
-from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build, logits_of, same_weights, traces
-from tiny import some_mask as cut_everywhere
+from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build, logits_of, same_weights
 from transformers.pytorch_utils import Conv1D
 
 import headprune_lib as hp
@@ -14,7 +14,7 @@ import headprune_lib as hp
 
 def some_mask(model):
     """Every third head or group is cut, of three layers none of the second."""
-    mask = cut_everywhere(model)
+    mask = tiny.some_mask(model)
     for values in mask.values():
         values[1:2] = values[1:2] if len(values) < 3 else 1
     return mask
@@ -72,16 +72,12 @@ def plainly(model, mask, name, batches):
     return gates, errors
 
 
-QUICK = {"bert", "albert", "llama", "gpt2", "t5"}
+every_model = pytest.mark.parametrize(
+    "name", tiny.in_tiers(BUILDERS, {"bert", "albert", "llama", "gpt2", "t5"})
+)
 
 
-def each(names):
-    return pytest.mark.parametrize(
-        "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in names]
-    )
-
-
-@each(BUILDERS)
+@every_model
 def test_gates_are_those_of_plain_least_squares(name):
     model, inputs = build(name), batch_for(name)
     mask, batches = some_mask(model), parts_of(inputs, 2)
@@ -123,16 +119,16 @@ def test_the_model_is_left_as_it_was_after_an_error_too():
     model, inputs = build("t5").train(), batch_for("t5")
     next(model.children()).eval()
     next(model.parameters()).requires_grad_(False)
-    weights, before = copy.deepcopy(model.state_dict()), traces(model)
+    weights, before = copy.deepcopy(model.state_dict()), tiny.traces(model)
     hp.tune_mask(model, some_mask(model), [inputs])
-    assert traces(model) == before
+    assert tiny.traces(model) == before
     broken = inputs | {"input_ids": torch.full_like(inputs["input_ids"], 99)}
     with pytest.raises(IndexError):
         hp.tune_mask(model, some_mask(model), [inputs, broken])
-    assert traces(model) == before and same_weights(model, weights)
+    assert tiny.traces(model) == before and same_weights(model, weights)
 
 
-@each(BUILDERS)
+@every_model
 def test_folded_and_pruned_is_masked_by_the_gates(name):
     model, inputs = build(name), batch_for(name)
     mask = some_mask(model)

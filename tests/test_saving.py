@@ -331,16 +331,11 @@ UNPRUNED = {
     "wav2vec2": lambda: t.Wav2Vec2ForCTC(census.tiny_config("wav2vec2")).double(),
 }
 FAST = {"bert", "deberta-v2", "albert", "t5", "gpt2", "gpt-neox", "llama"}
+FAST |= UNPRUNED.keys() - tiny.BUILDERS
 SOUND = {"input_values": torch.randn(2, 4000, generator=torch.Generator().manual_seed(0))}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=slow if name in tiny.BUILDERS.keys() - FAST else [])
-        for name in UNPRUNED
-    ],
-)
+@pytest.mark.parametrize("name", tiny.in_tiers(UNPRUNED, FAST))
 def test_zeros_or_the_originals_heads_take_the_place_of_what_was_removed(name, drawn_seed):
     torch.manual_seed(0)
     original = UNPRUNED[name]().eval()

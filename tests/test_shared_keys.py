@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers as t
 from ownmodels import GroupedAttention, GroupedModel
-from tiny import drawn, logits_of, removed_as_masked, same_weights
+from tiny import drawn, in_tiers, logits_of, removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
@@ -67,7 +67,7 @@ def test_keys_that_are_read_stay_and_the_reader_is_named():
         assert same_weights(model, before)
 
 
-@pytest.mark.parametrize("groups", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))])
+@pytest.mark.parametrize("groups", in_tiers((2, 1, 4), {2}))
 def test_what_an_order_removes_can_be_removed(groups):
     model = build(num_key_value_heads=groups)
     scores = hp.score_heads(model, [], "random")

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import transformers as t
-from tiny import batch, build, drawn, logits_of
+from tiny import batch, build, drawn, in_tiers, logits_of
 
 from headprune_lib import find_heads, head_mask, masked_heads, ones_mask, prune_heads
 
@@ -38,9 +38,7 @@ CUT = (
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(
-    "cut", [*(pytest.param(cut, marks=pytest.mark.slow) for cut in CUT[:2]), *CUT[2:]]
-)
+@pytest.mark.parametrize("cut", in_tiers(CUT, CUT[2:]))
 def test_generation_with_empty_layers_is_that_of_the_masked_model(name, cut):
     torch.manual_seed(0)
     model = MODELS[name]()

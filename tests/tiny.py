@@ -2,6 +2,7 @@
 
 import copy
 
+import pytest
 import torch
 import transformers as t
 
@@ -152,6 +153,11 @@ def batch_for(name: str, n: int = 5, seed: int = 1):
         made["decoder_input_ids"] = torch.cat([start, made["labels"][:, :-1]], 1)
         made["labels"][1::2, -2:] = -100
     return made
+
+
+def in_tiers(names, fast):
+    """Parameters of a test: these in the fast tier, all others in the slow one."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in fast)) for name in names]
 
 
 def without_dropout(model):
