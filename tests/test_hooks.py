@@ -26,14 +26,12 @@ def layer_by_layer(model):
 def test_a_compiled_model_that_has_run_gives_what_the_plain_one_does(compiled):
     plain = build(kernel="sdpa", dtype=torch.float32)
     mask, whole = some_mask(plain, 2), logits_of(plain, INPUTS)
-    with hp.masked_heads(plain, mask):
-        masked = logits_of(plain, INPUTS)
+    masked = logits_of(plain, INPUTS, mask)
     torch.compiler.reset()
     model = compiled(copy.deepcopy(plain))
     model(**INPUTS).loss.backward()
     torch.testing.assert_close(logits_of(model, INPUTS), whole)  # compiled without any hook
-    with hp.masked_heads(model, mask):
-        torch.testing.assert_close(logits_of(model, INPUTS), masked)
+    torch.testing.assert_close(logits_of(model, INPUTS, mask), masked)
     for measure in (hp.head_importance, lambda *given: next(hp.one_head_ablation(*given))[1]):
         torch.testing.assert_close(measure(model, [INPUTS]), measure(plain, [INPUTS]))
     torch.testing.assert_close(logits_of(model, INPUTS), whole)

@@ -69,8 +69,7 @@ def parts_of(inputs, size):
 def test_masking_is_zeroing_the_columns_of_the_output_projection(name, kernel):
     model, inputs = build(name, kernel), batch_for(name)
     whole, mask = logits_of(model, inputs), some_mask(model)
-    with hp.masked_heads(model, hp.ones_mask(model)):
-        assert torch.equal(logits_of(model, inputs), whole)
+    assert torch.equal(logits_of(model, inputs, hp.ones_mask(model)), whole)
     with hp.masked_heads(model, mask):
         masked = logits_of(model, inputs)
     zeroed = copy.deepcopy(model)
@@ -143,8 +142,7 @@ def test_sweeps_equal_plain_masking(name, kernel):
         torch.testing.assert_close(uncut, logits_of(model, inputs))
         assert list(cut) == list(masks)
         for head, mask in list(masks.items())[:: 1 if sweep is hp.one_head_ablation else 3]:
-            with hp.masked_heads(model, mask):
-                masked = logits_of(model, inputs)
+            masked = logits_of(model, inputs, mask)
             torch.testing.assert_close(cut[head], masked, rtol=1e-4, atol=1e-5)
         (plain,) = masked_logits(model, [inputs], mask)  # of the last head
         torch.testing.assert_close(plain, masked, rtol=1e-4, atol=1e-5)
@@ -157,8 +155,7 @@ def test_removal_equals_masking_and_survives_copying_and_saving(
 ):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
     mask = some_mask(model, empty_layer)
-    with hp.masked_heads(model, mask):
-        masked = logits_of(model, inputs)
+    masked = logits_of(model, inputs, mask)
     pruned = hp.prune_heads(copy.deepcopy(model), mask)
     assert pruned.num_parameters() < model.num_parameters()
     loaded = hp.load_pruned(hp.save_pruned(pruned, tmp_path / "pruned"))
@@ -182,8 +179,7 @@ def test_a_pruned_model_is_scored_masked_and_pruned_again(name, kernel):
     pruned = hp.prune_heads(copy.deepcopy(model), first)
     for kind, values in hp.head_importance(pruned, [inputs]).items():
         assert torch.equal(values.isnan(), first[kind] == 0)
-    with hp.masked_heads(pruned, second):
-        masked = logits_of(pruned, inputs)
+    masked = logits_of(pruned, inputs, second)
     with hp.masked_heads(model, {kind: first[kind] * second[kind] for kind in first}):
         expected = logits_of(model, inputs)
     torch.testing.assert_close(masked, expected, rtol=0, atol=1e-5)

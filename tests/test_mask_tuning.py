@@ -33,8 +33,7 @@ def given_to(model, block, inputs, gates):
     """What a block's projection is given at each run of one plain pass, before its own gates."""
     found, output = [], block.part(model, "output")
     hook = output.register_forward_pre_hook(lambda _, args: found.append(args[0]))
-    with hp.masked_heads(model, gates):
-        logits_of(model, inputs)
+    logits_of(model, inputs, gates)
     hook.remove()
     return found
 
@@ -133,16 +132,14 @@ def test_folded_and_pruned_is_masked_by_the_gates(name):
     model, inputs = build(name), batch_for(name)
     mask = some_mask(model)
     gates = hp.tune_mask(model, mask, [inputs])
-    with hp.masked_heads(model, gates):
-        expected = logits_of(model, inputs)
+    expected = logits_of(model, inputs, gates)
     folded = hp.fold_gates(copy.deepcopy(model), gates)
     near = 1e-5 if (name, "eager") in SINGLE else 1e-10
     torch.testing.assert_close(logits_of(folded, inputs), expected, rtol=near, atol=near)
     if not any(block.why_not_prunable for block in hp.find_heads(model)):
         hp.prune_heads(folded, mask)
         torch.testing.assert_close(logits_of(folded, inputs), expected, rtol=near, atol=near)
-    with hp.masked_heads(model, mask):
-        assert not torch.allclose(logits_of(model, inputs), expected, atol=1e-3)
+    assert not torch.allclose(logits_of(model, inputs, mask), expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "marian"])
@@ -159,7 +156,6 @@ def test_what_was_pruned_is_tuned_and_folded_further(name):
     for kind, values in gates.items():
         assert (values[:, 1] == 1).all()
         torch.testing.assert_close(values, expected[kind], rtol=1e-6, atol=1e-6)
-    with hp.masked_heads(pruned, gates):
-        masked = logits_of(pruned, inputs)
+    masked = logits_of(pruned, inputs, gates)
     hp.fold_gates(pruned, gates)
     torch.testing.assert_close(logits_of(hp.prune_heads(pruned, second), inputs), masked)

@@ -222,11 +222,9 @@ def test_a_mask_of_one_kind_is_also_the_tensor_alone():
     for choose in (hp.prune_mask, hp.uniform_mask):
         one, named = (choose(model, given, 0.5)["self"] for given in (scores, {"self": scores}))
         assert torch.equal(one, named)
-    with hp.masked_heads(model, mask):
-        expected = logits_of(model, inputs)
+    expected = logits_of(model, inputs, mask)
     for given in (mask["self"], [(0, 1), ("self", 2, 3)], {0: [1], 2: 3}, mask["self"].numpy()):
-        with hp.masked_heads(model, given):
-            assert torch.equal(logits_of(model, inputs), expected)
+        assert torch.equal(logits_of(model, inputs, given), expected)
     torch.testing.assert_close(next(masked_logits(model, [inputs], mask["self"])), expected)
     torch.testing.assert_close(logits_of(hp.prune_heads(model, mask["self"]), inputs), expected)
 
@@ -355,7 +353,6 @@ def test_a_pass_from_outside_is_not_repeated_under_a_mask(reentrant):
 
 def test_nested_masks_multiply_and_a_part_of_a_model_is_masked_as_the_whole_is():
     model, inputs = build("bert"), batch(3)
-    with hp.masked_heads(model, [(0, 1), (1, 2)]):
-        expected = logits_of(model, inputs)
+    expected = logits_of(model, inputs, [(0, 1), (1, 2)])
     with hp.masked_heads(model.bert.encoder, FIRST), hp.masked_heads(model, [(1, 2)]):
         assert torch.equal(logits_of(model, inputs), expected)

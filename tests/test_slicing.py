@@ -68,8 +68,7 @@ def test_a_table_of_biases_loses_heads_twice_where_it_has_as_many_rows_as_heads_
     for heads in ([0, 1, 2, 5], [3]):  # 4 of 8 are left, of a table of 4 rows; then 3
         prune_heads(pruned, [("enc-enc", 0, head) for head in heads])
     mask = head_mask(model, [("enc-enc", 0, head) for head in (0, 1, 2, 3, 5)])
-    with masked_heads(model, mask):
-        masked = logits_of(model, inputs)
+    masked = logits_of(model, inputs, mask)
     assert torch.allclose(logits_of(pruned, inputs), masked, atol=1e-5)
 
 

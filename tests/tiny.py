@@ -1,6 +1,7 @@
 """Tiny random models and batches for the laws, one for each known architecture."""
 
 import copy
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -133,9 +134,9 @@ def inputs_of(batch: dict, dtype=None) -> dict:
     }
 
 
-def logits_of(model, inputs):
-    """The logits of a batch, whose labels and precision are left out of account."""
-    with torch.no_grad():
+def logits_of(model, inputs, mask=None):
+    """The logits of a batch under a mask; its labels and precision are left out of account."""
+    with torch.no_grad(), nullcontext() if mask is None else masked_heads(model, mask):
         return model(**inputs_of(inputs, model.dtype)).logits
 
 

@@ -7,7 +7,7 @@ from census import tiny as census
 from gates import ROUNDING, gate_derivatives, rows_of
 from tiny import batch_for, build, logits_of
 
-from headprune_lib import head_importance, masked_heads, score_heads
+from headprune_lib import head_importance, score_heads
 from headprune_lib.criteria.gradient import (
     importance_integrated,
     importance_signed,
@@ -83,8 +83,7 @@ def losses_at(model, batch, head, gate, others=1.0):
     """(example,) in float64: the loss with a head's gate at one place and all others at another."""
     mask = {kind: torch.full_like(values, others) for kind, values in ones_mask(model).items()}
     mask[head[0]][head[1:]] = gate
-    with masked_heads(model, mask):
-        logits, labels = logits_of(model, batch).double(), batch["labels"]
+    logits, labels = logits_of(model, batch, mask).double(), batch["labels"]
     losses = torch.nn.functional.cross_entropy(
         logits.movedim(-1, 1), labels, reduction="none", ignore_index=-100
     )
@@ -108,8 +107,7 @@ def test_it_is_the_derivative_of_the_norm_and_needs_no_labels(model, split, exam
     for gate in (1 + step, 1 - step):
         mask = ones_mask(model)
         mask["self"][1, 2] = gate
-        with masked_heads(model, mask):
-            ends.append(logits_of(model, examples).norm(dim=1).double())
+        ends.append(logits_of(model, examples, mask).norm(dim=1).double())
     expected = ((ends[0] - ends[1]) / (2 * step)).abs().mean()
     unlabelled = {name: value for name, value in examples.items() if name != "labels"}
     for batches in (split([]), split([2, 3]), [unlabelled]):
