@@ -256,3 +256,31 @@ def test_removal_equals_masking_in_generation_with_cache(name, kernel, empty_lay
     torch.testing.assert_close(logits[:, known], expected[:, known], rtol=1e-4, atol=1e-5)
     assert torch.equal(pruned.generate(**asked, **beams), masked)
     assert not torch.equal(model.generate(**asked, **beams), masked)
+
+
+def wrapped(model):
+    return torch.compile(model, backend="aot_eager")
+
+
+def layer_by_layer(model):
+    for layer in model.bert.encoder.layer:
+        layer.compile(backend="aot_eager")
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled", [wrapped, layer_by_layer])
+def test_a_compiled_model_that_has_run_gives_what_the_plain_one_does(compiled):
+    plain, inputs = build(kernel="sdpa", dtype=torch.float32), batch_for("bert")
+    mask, whole = some_mask(plain, 2), logits_of(plain, inputs)
+    masked = logits_of(plain, inputs, mask)
+    torch.compiler.reset()
+    model = compiled(copy.deepcopy(plain))
+    model(**inputs).loss.backward()
+    torch.testing.assert_close(logits_of(model, inputs), whole)  # compiled without any hook
+    torch.testing.assert_close(logits_of(model, inputs, mask), masked)
+    for measure in (hp.head_importance, lambda *given: next(hp.one_head_ablation(*given))[1]):
+        torch.testing.assert_close(measure(model, [inputs]), measure(plain, [inputs]))
+    torch.testing.assert_close(logits_of(model, inputs), whole)
+    pruned = hp.prune_heads(model, mask)
+    torch.testing.assert_close(logits_of(pruned, inputs), masked, rtol=0, atol=1e-5)
