@@ -6,19 +6,14 @@ import transformers as t
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ownmodels import GroupedAttention, GroupedModel
-from tiny import batch, drawn, in_tiers, logits_of, of, removed_as_masked
+from tiny import WRITER, batch, drawn, in_tiers, logits_of, of, removed_as_masked
 
 import headprune_lib as hp
 from headprune_lib.selection import removal_units
 
-LLAMA = {
-    "vocab_size": 30, "hidden_size": 24, "num_attention_heads": 6, "num_hidden_layers": 2,
-    "intermediate_size": 24, "max_position_embeddings": 24, "pad_token_id": 1,
-    "eos_token_id": 2, "bos_token_id": 3,
-}  # fmt: skip
-FALCON = {
-    **{name: value for name, value in LLAMA.items() if "intermediate" not in name}, "alibi": False,
-}  # fmt: skip
+LLAMA = {**WRITER, "hidden_size": 24, "num_attention_heads": 6, "num_hidden_layers": 2}
+FALCON = {name: value for name, value in LLAMA.items() if name != "intermediate_size"}
+FALCON["alibi"] = False
 # known by name, found by structure, fused by group, fused in three parts; with several groups or one
 MODELS = {
     "llama": of(t.LlamaForCausalLM, **LLAMA, num_key_value_heads=2),
