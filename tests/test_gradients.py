@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers as t
 from gates import gate_derivatives
-from tiny import SHAPE, WIDE, batch, build, drawn
+from tiny import SHAPE, WIDE, batch, build, drawn, same_weights
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -304,8 +304,7 @@ def test_a_model_that_is_seen_to_be_right_is_left_as_it_was_and_no_copy_is_asked
             passes.clear()
             importance(copy.deepcopy(model) if of_a_copy else model)
             counts.append(len(passes))
-        for name, value in model.state_dict().items():
-            assert torch.equal(value, before[name]) and value.dtype == before[name].dtype
+        assert same_weights(model, before)
     plain, *again, first, second, copied = counts
     assert again == [plain, plain] == [second, copied] and plain < first
 
