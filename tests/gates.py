@@ -1,9 +1,10 @@
 """Derivatives in the gates by real gates: a plain computation beside the library's."""
 
 import torch
+from tiny import logits_of
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.masking import head_mask, masked_heads
+from headprune_lib.masking import head_mask
 
 # Two float64 sums in another order differ by some 1e-13 of their terms, which processors add in
 # orders of their own; what is wrong with a score is larger than a thousandth.
@@ -69,6 +70,5 @@ def of_examples(model, batches):
 
 def loss_without(model, batch, heads):
     """Mean cross-entropy of a classifier's examples without some heads."""
-    inputs = {name: value for name, value in batch.items() if name != "labels"}
-    with masked_heads(model, head_mask(model, heads)), torch.no_grad():
-        return float(torch.nn.functional.cross_entropy(model(**inputs).logits, batch["labels"]))
+    logits = logits_of(model, batch, head_mask(model, heads))
+    return float(torch.nn.functional.cross_entropy(logits, batch["labels"]))

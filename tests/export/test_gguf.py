@@ -3,7 +3,7 @@
 import pytest
 import torch
 import transformers as t
-from tiny import GROUPED, build, drawn
+from tiny import GROUPED, build, drawn, logits_of
 
 from headprune_lib import export_gguf, head_importance, prune_heads
 from headprune_lib.export.gguf import read_gguf, read_gguf_tokenizer
@@ -68,10 +68,8 @@ def test_llama_cpp_computes_the_same(name, tmp_path):
     model, ids = pruned(cut, **more), [5, 9, 11, 20, 7, 8, 22, 4, 6, 13]
     written = export_gguf(model, tmp_path / "model.gguf")
     assert written.architecture == ("llama" if cut in ([], OF_EACH) else "deci")
-    with torch.no_grad():
-        logits = model(torch.tensor([ids])).logits[0, -1]
-    made = llama_cpp_logits(written.path, ids)
-    torch.testing.assert_close(made, logits, rtol=0, atol=1e-4)
+    logits = logits_of(model, {"input_ids": torch.tensor([ids])})[0, -1]
+    torch.testing.assert_close(llama_cpp_logits(written.path, ids), logits, rtol=0, atol=1e-4)
 
 
 def test_the_file_holds_the_heads_of_each_layer_and_no_more(tmp_path):
@@ -138,10 +136,9 @@ def written(tmp_path_factory):
 def test_what_is_read_computes_what_was_written(written):
     model, path = written
     ids = torch.arange(4, 20).view(2, 8)
-    found = read_gguf(path)
-    with torch.no_grad():
-        torch.testing.assert_close(found(ids).logits, model(ids).logits, rtol=1e-5, atol=1e-6)
-    batch = {"input_ids": ids, "labels": ids}
+    found, batch = read_gguf(path), {"input_ids": ids, "labels": ids}
+    made, logits = (logits_of(one, batch) for one in (found, model))
+    torch.testing.assert_close(made, logits, rtol=1e-5, atol=1e-6)
     mine, theirs = (head_importance(one, [batch])["self"] for one in (found, model))
     torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
     assert prune_heads(found, [(0, 0), (0, 1)]).num_parameters() < model.num_parameters()
