@@ -91,9 +91,6 @@ def test_curves_are_what_masks_along_the_stored_orders_do(smoke, which_first):
             np.testing.assert_allclose(raw["loss"][0, step] / 1000, nats, atol=2e-3)
 
 
-# --- orders beside each other -----------------------------------------------------------------------
-
-
 def test_the_weight_is_chosen_on_training_sentences(which_first, smoke):
     raw = which_first.parts[f"{COMBINED} training 2"].raw
     subject = EncoderSubject.of(smoke, 2, "eager")

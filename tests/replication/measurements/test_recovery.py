@@ -86,9 +86,6 @@ def test_lora_moves_projections_alone(subject, smoke):
         assert torch.linalg.matrix_rank(change, atol=1e-5) <= smoke.recovery.lora.rank
 
 
-# --- translators ----------------------------------------------------------------------------------
-
-
 def test_before_training_a_translator_loses_what_its_masks_cut(smoke):
     result = measurements.get("recovery", smoke, task="toy", parts=TRANSLATOR)
     subject = TranslationSubject.of(smoke, "toy")

@@ -173,9 +173,6 @@ def test_a_processor_without_bfloat16_trains_in_float32_and_the_file_says_so(
         assert stored_recipe(path) == wanted and read_weights(path, wanted) is not None
 
 
-# --- batches ----------------------------------------------------------------------------------------
-
-
 def test_batches_are_sorted_padded_cut_short_and_restored():
     tokenizer = load_tokenizer("tiny")
     texts = ("good film", "the plot is dull", "bad", "a very very very good cast")
@@ -193,9 +190,6 @@ def test_batches_are_sorted_padded_cut_short_and_restored():
     assert batch["token_type_ids"][0].tolist() == [0, 0, 0, 0, 1, 1]
     with pytest.raises(ValueError, match="dataset is empty"):
         make_batches(tokenizer, Texts((), ()), 3, 5)
-
-
-# --- recipes on examples that were held out -------------------------------------------------------
 
 
 @pytest.mark.slow

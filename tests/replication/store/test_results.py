@@ -270,6 +270,3 @@ def test_a_failing_or_damaged_unit_is_measured_again_and_keeps_the_others(tmp_pa
         arrays = journal.unit("a", lambda: {"x": np.arange(3)})
     np.testing.assert_array_equal(arrays["x"], np.arange(3))
     assert names(tmp_path) == ["a.npz", "a.npz.damaged-1"]
-
-
-# --- several processes ----------------------------------------------------------------------------
