@@ -14,9 +14,9 @@ SHARES, LABELS = np.array([0.0, 0.4, 1.0]), np.array([0, 1] * 100, np.int8)
 RECIPE = {"learning_rate": 2e-5}
 
 
-def part(seed, weights, texts=200, labels=LABELS, draw=None, **recipe):
+def part(seed, weights, texts=200, labels=LABELS, **recipe):
     """One training whose steps get 90%, 80% and 50% of the answers right, drawn at random."""
-    rng = np.random.default_rng(seed if draw is None else draw)
+    rng = np.random.default_rng(seed)
     correct = rng.random((1, 3, 200)) < np.array([0.9, 0.8, 0.5])[:, None]
     raw = {"shares": SHARES, "labels": labels[:texts], "correct": correct[..., :texts]}
     recipe = {f"seed {seed}": {**RECIPE, "seed": seed, **recipe}}
@@ -100,10 +100,10 @@ def outcomes(seed):
 
 def judged(raws):
     names = [OUTCOMES, *(f"training {seed}" for seed in range(2, len(raws) + 1))]
-    outcomes = dict(zip(names, raws, strict=True))
+    stored = dict(zip(names, raws, strict=True))
     best = MEASUREMENTS["best_heads"]
-    values = best.summarise("encoder", outcomes, {}, best.statistics["encoder"])
-    parts = {name: Part({}, [{}], {"date": "2026-12"}, raw) for name, raw in outcomes.items()}
+    values = best.summarise("encoder", stored, {}, best.statistics["encoder"])
+    parts = {name: Part({}, [{}], {"date": "2026-12"}, raw) for name, raw in stored.items()}
     (row,) = rows_of(result("best_heads", parts, values))
     return row.judged
 
