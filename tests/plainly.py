@@ -46,9 +46,9 @@ def bleu(subject, pairs, mask=None, model=None, beams=1):
     return sacrebleu.corpus_bleu(made, [list(pairs.targets)]).score
 
 
-def reference_nats(subject, pairs, mask=None, model=None):
+def reference_nats(subject, pairs, mask=None):
     """Of a translator: nats (n,) of each reference, and how many pieces these have."""
-    model, nats, pieces = model or subject.model, [], []
+    model, nats, pieces = subject.model, [], []
     marks, translator = marks_of(model), subject.translator
     rows = translator.encode(pairs.sources), translator.encode_targets(pairs.targets)
     for source, target in zip(*rows, strict=True):

@@ -22,9 +22,9 @@ FIRST = [("self", 0, 1)]
 ONES = torch.ones(3, 4)
 
 
-def scored(model, by="importance", loss=None, **changed):
+def scored(model, loss=None, **changed):
     inputs = {k: v for k, v in {**batch(3), **changed}.items() if v is not None}
-    return hp.score_heads(model, [inputs], by, loss=loss)
+    return hp.score_heads(model, [inputs], loss=loss)
 
 
 def setting(by, message, **settings):
@@ -274,7 +274,7 @@ def checkpoint(model, reentrant):
     model.enable_input_require_grads()
 
 
-def checkpoint_by_own_code(model, reentrant=True):
+def checkpoint_by_own_code(model, reentrant):
     model.enable_input_require_grads()
 
     def checkpointed(layer, *args, **kwargs):  # keywords are for forms that are not reentrant
@@ -316,7 +316,7 @@ def test_masks_that_end_out_of_order_are_each_repeated_with_their_own_model():
     (model, (mask, _)), (other, (other_mask, _)) = trained(), trained()
     with hp.masked_heads(model, mask):
         expected = gradients(model, model(**batch(3)).loss)
-    checkpoint_by_own_code(model)
+    checkpoint_by_own_code(model, True)
     first, second = hp.masked_heads(other, other_mask), hp.masked_heads(model, mask)
     first.__enter__()
     second.__enter__()

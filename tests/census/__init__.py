@@ -142,9 +142,9 @@ def _named(error: Exception) -> str:
     return f"{type(error).__name__}: {one_line(error, 2000)}"
 
 
-def _short(text: str, most: int = 160) -> str:
+def _short(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= 160 else f"{text[:159]}…"
 
 
 def tally(rows: Iterable[Row]) -> dict[str, int]:

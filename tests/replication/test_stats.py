@@ -196,10 +196,9 @@ def test_what_is_detectable_is_found_four_times_in_five():
     assert stats.power_above(stats.detectable(error), 0.0, error) == pytest.approx(0.8, abs=1e-6)
 
 
-def _sweep(seed, cuts=20, error=0.003):
-    rng = np.random.default_rng(seed)
-    change = np.zeros(cuts)
-    drawn = rng.normal(0, error, (500, cuts))
+def _sweep(seed, error):
+    change = np.zeros(20)
+    drawn = np.random.default_rng(seed).normal(0, error, (500, 20))
     return change, change - 1.96 * error, drawn
 
 
