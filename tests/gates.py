@@ -1,7 +1,7 @@
 """Derivatives in the gates by real gates: a plain computation beside the library's."""
 
 import torch
-from tiny import logits_of
+from tiny import logits_of, parts_of
 
 from headprune_lib.discovery import find_heads
 from headprune_lib.masking import head_mask
@@ -47,19 +47,11 @@ def gate_derivatives(model, example, loss_of=plain_loss):
     return {block: each.flatten(0, 1).double() for block, each in zip(blocks, found, strict=True)}
 
 
-def rows_of(batch):
-    """Every example of a batch as a batch of one."""
-    return [
-        {name: value[i : i + 1] for name, value in batch.items()}
-        for i in range(len(batch["labels"]))
-    ]
-
-
 def of_examples(model, batches):
     """Kind -> derivative of every example, (example, layer, head); all layers of a kind alike."""
     found: dict[str, list] = {}
     for batch in batches:
-        for row in rows_of(batch):
+        for row in parts_of(batch, 1):
             layers: dict[str, list] = {}
             for block, each in gate_derivatives(model, row).items():
                 layers.setdefault(block.kind, []).append(each.sum(0))

@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers as t
 from gates import gate_derivatives
-from tiny import SHAPE, WIDE, batch, build, drawn, same_weights
+from tiny import SHAPE, WIDE, batch, build, drawn, parts_of, same_weights
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -59,14 +59,12 @@ def transformers_loss(model, row):
 def test_importance_is_the_derivative_of_transformers_own_loss(name, config, inputs):
     """By real gates, whatever the batches."""
     model, expected = model_of(name, **config), torch.zeros(3, 4, dtype=torch.float64)
-    for i in range(4):
-        row = {name: value[i : i + 1] for name, value in inputs.items()}
+    for row in parts_of(inputs, 1):
         for block, each in gate_derivatives(model, row, transformers_loss).items():
             # of an answer that is cut off transformers gives the mean of nothing
             expected[block.layer] += each.sum(0).nan_to_num().abs() / 4
     for size in (1, 2, 4):
-        parts = [{k: v[i : i + size] for k, v in inputs.items()} for i in range(0, 4, size)]
-        found = hp.head_importance(model, parts, normalize=None)["self"]
+        found = hp.head_importance(model, parts_of(inputs, size), normalize=None)["self"]
         torch.testing.assert_close(found, expected)
 
 

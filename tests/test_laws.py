@@ -15,6 +15,7 @@ from tiny import (
     build,
     inputs_of,
     logits_of,
+    parts_of,
     some_mask,
     traces,
 )
@@ -58,11 +59,6 @@ def head_weights(model, block, head):
     columns = slice(head * block.head_dim, (head + 1) * block.head_dim)
     turned = isinstance(projection, Conv1D)
     return projection.weight.data[columns].T if turned else projection.weight.data[:, columns]
-
-
-def parts_of(inputs, size):
-    """A batch of five in batches of this size."""
-    return [{k: v[i : i + size] for k, v in inputs.items()} for i in range(0, 5, size)]
 
 
 @every_model

@@ -5,7 +5,6 @@ import copy
 import pytest
 import tiny
 import torch
-from test_laws import parts_of
 from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build, logits_of, same_weights
 from transformers.pytorch_utils import Conv1D
 
@@ -79,7 +78,7 @@ every_model = pytest.mark.parametrize(
 @every_model
 def test_gates_are_those_of_plain_least_squares(name):
     model, inputs = build(name), batch_for(name)
-    mask, batches = some_mask(model), parts_of(inputs, 2)
+    mask, batches = some_mask(model), tiny.parts_of(inputs, 2)
     found = hp.tune_mask(model, mask, batches)
     expected, errors = plainly(model, mask, name, batches)
     near = 5e-3 if (name, "eager") in SINGLE else 1e-6  # inside, these compute in float32

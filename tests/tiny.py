@@ -125,6 +125,12 @@ def batch(n: int = 5, length: int = 9, labels: bool = True, seed: int = 1):
     return made
 
 
+def parts_of(batch, size):
+    """A batch in batches of this size."""
+    starts = range(0, len(next(iter(batch.values()))), size)
+    return [{name: value[i : i + size] for name, value in batch.items()} for i in starts]
+
+
 def inputs_of(batch: dict, dtype=None) -> dict:
     """A batch without its labels, as a forward pass takes it; pixels in the given precision."""
     return {

@@ -6,8 +6,7 @@ import warnings
 import pytest
 import scipy.stats
 import torch
-from gates import rows_of
-from tiny import batch_for, build
+from tiny import batch_for, build, parts_of
 
 from headprune_lib import rank_heads, score_heads
 from headprune_lib.criteria import get_criterion
@@ -19,7 +18,7 @@ def by_rows(model, batch, of):
     """(layer, head): mean over real queries of a number of the weights on real keys."""
     shape = model.config.num_hidden_layers, model.config.num_attention_heads
     sums, queries = torch.zeros(shape, dtype=torch.float64), 0
-    for row in rows_of(batch):
+    for row in parts_of(batch, 1):
         inputs = {key: value for key, value in row.items() if key != "labels"}
         real = row["attention_mask"][0].bool()
         queries += int(real.sum())

@@ -4,8 +4,8 @@ import pytest
 import torch
 import transformers as t
 from census import tiny as census
-from gates import ROUNDING, gate_derivatives, rows_of
-from tiny import batch_for, build, logits_of
+from gates import ROUNDING, gate_derivatives
+from tiny import batch_for, build, logits_of, parts_of
 
 from headprune_lib import head_importance, score_heads
 from headprune_lib.criteria.gradient import (
@@ -58,7 +58,7 @@ def test_examples_that_a_model_takes_windowed_are_scored_one_by_one(by):
     inputs = {"pixel_values": torch.randn(3, 3, 64, 64), "labels": torch.tensor([1, 0, 1])}
     found, expected = (
         score_heads(model, batches, by, normalize=None)["self"]
-        for batches in ([inputs], rows_of(inputs))
+        for batches in ([inputs], parts_of(inputs, 1))
     )
     torch.testing.assert_close(found, expected, equal_nan=True)
 
@@ -67,7 +67,7 @@ def test_examples_that_a_model_takes_windowed_are_scored_one_by_one(by):
 def test_by_token_it_is_a_mean_over_the_tokens_of_the_side_that_attends(name):
     model, batches = build(name), [batch_for(name, 3), batch_for(name, 2, seed=3)]
     total, tokens = {}, {}
-    for row in [row for inputs in batches for row in rows_of(inputs)]:
+    for row in [row for inputs in batches for row in parts_of(inputs, 1)]:
         source, target = int(row["attention_mask"].sum()), int((row["labels"] != -100).sum())
         for block, each in gate_derivatives(model, row).items():
             place, own = (block.kind, block.layer), block.kind in ("self", "enc-enc")

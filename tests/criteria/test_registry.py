@@ -1,5 +1,7 @@
 """A criterion is a function of this package, or one that a user registers."""
 
+from unittest import mock
+
 import pytest
 import torch
 from tiny import batch, batch_for, build
@@ -13,10 +15,8 @@ UNLABELLED = {"confidence", "entropy", "entropy-low", "logits-norm", "magnitude"
 
 @pytest.fixture
 def forget():
-    known = dict(CRITERIA)
-    yield
-    CRITERIA.clear()
-    CRITERIA.update(known)
+    with mock.patch.dict(CRITERIA):
+        yield
 
 
 def magnitude(model, batches, *, loss=None, device=None, power=1):
