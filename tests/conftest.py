@@ -5,6 +5,7 @@ import random
 import shutil
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 # Before torch is imported: tiny models gain nothing from threads, and where another worker or
 # program is busy too, threads that wait for one another cost ten times as much.
@@ -21,7 +22,7 @@ os.environ["HOME"] = os.environ["HEADPRUNE_TEST_HOME"]
 
 import pytest
 import torch
-from once import made_once
+from processes import made_once
 
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.specs import ATTENTION_SPECS, REGISTERED
@@ -83,9 +84,7 @@ def drawn_seed(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def forget_taught():
     """What a test teaches with ``register_attention`` is forgotten after it."""
-    known, registered = dict(ATTENTION_SPECS), set(REGISTERED)
-    yield
-    ATTENTION_SPECS.clear()
-    ATTENTION_SPECS.update(known)
-    REGISTERED.clear()
-    REGISTERED.update(registered)
+    registered = set(REGISTERED)
+    with mock.patch.dict(ATTENTION_SPECS):
+        yield
+    REGISTERED.intersection_update(registered)

@@ -1,9 +1,10 @@
 """Derivatives in the gates by real gates: a plain computation beside the library's."""
 
 import torch
+from tiny import logits_of, parts_of
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.masking import head_mask, masked_heads
+from headprune_lib.masking import head_mask
 
 # Two float64 sums in another order differ by some 1e-13 of their terms, which processors add in
 # orders of their own; what is wrong with a score is larger than a thousandth.
@@ -46,19 +47,11 @@ def gate_derivatives(model, example, loss_of=plain_loss):
     return {block: each.flatten(0, 1).double() for block, each in zip(blocks, found, strict=True)}
 
 
-def rows_of(batch):
-    """Every example of a batch as a batch of one."""
-    return [
-        {name: value[i : i + 1] for name, value in batch.items()}
-        for i in range(len(batch["labels"]))
-    ]
-
-
 def of_examples(model, batches):
     """Kind -> derivative of every example, (example, layer, head); all layers of a kind alike."""
     found: dict[str, list] = {}
     for batch in batches:
-        for row in rows_of(batch):
+        for row in parts_of(batch, 1):
             layers: dict[str, list] = {}
             for block, each in gate_derivatives(model, row).items():
                 layers.setdefault(block.kind, []).append(each.sum(0))
@@ -69,6 +62,5 @@ def of_examples(model, batches):
 
 def loss_without(model, batch, heads):
     """Mean cross-entropy of a classifier's examples without some heads."""
-    inputs = {name: value for name, value in batch.items() if name != "labels"}
-    with masked_heads(model, head_mask(model, heads)), torch.no_grad():
-        return float(torch.nn.functional.cross_entropy(model(**inputs).logits, batch["labels"]))
+    logits = logits_of(model, batch, head_mask(model, heads))
+    return float(torch.nn.functional.cross_entropy(logits, batch["labels"]))

@@ -51,12 +51,9 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:  # …/paths-info/<revision>
         sent = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        if self.headers["Content-Type"] == "application/json":
-            paths = json.loads(sent)["paths"]
-        else:
-            paths = urllib.parse.parse_qs(sent)["paths"]
         repo, _, _ = self._api()
-        self._json([self._entry(repo, repo / path) for path in paths if (repo / path).exists()])
+        paths = [repo / path for path in urllib.parse.parse_qs(sent)["paths"]]
+        self._json([self._entry(repo, path) for path in paths if path.exists()])
 
     def do_GET(self) -> None:
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
@@ -113,9 +110,6 @@ class _Answer(BaseHTTPRequestHandler):
         content = file.read_bytes()
         etag = f'"{hashlib.sha256(content).hexdigest()}"'
         start = int(self.headers.get("Range", "bytes=0-")[6:].partition("-")[0])
-        if start and start >= len(content):
-            self._status(416, {"Content-Range": f"bytes */{len(content)}"})
-            return
         headers = {"ETag": etag, "X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
         if "Range" in self.headers:
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"

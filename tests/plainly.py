@@ -7,6 +7,7 @@ import numpy as np
 import sacrebleu
 import torch
 import transformers
+from tiny import logits_of
 
 from headprune_lib import masked_heads, ones_mask
 from headprune_lib.replication.data import TASKS
@@ -14,7 +15,7 @@ from headprune_lib.replication.models.encoders import make_batches, shuffled_by_
 from headprune_lib.replication.models.generation import generate, marks_of
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.models.weights import BFLOAT16, working_precision
-from headprune_lib.utils import teacher_forced, without_labels
+from headprune_lib.utils import teacher_forced
 
 
 def answers(subject, examples, mask=None, model=None):
@@ -22,8 +23,7 @@ def answers(subject, examples, mask=None, model=None):
     model, right, nats = model or subject.model, [], []
     for i in range(len(examples)):
         (batch,) = subject.batches(examples.after(i).first(1)).batches
-        with torch.no_grad(), masked_heads(model, mask or ones_mask(model)):
-            logits = model(**without_labels(batch)).logits[0].double()
+        logits = logits_of(model, batch, mask)[0].double()
         right.append(int(logits.argmax()) == int(batch["labels"]))
         nats.append(-float(logits.log_softmax(-1)[batch["labels"]]))
     return np.array(right), np.array(nats)
@@ -46,15 +46,14 @@ def bleu(subject, pairs, mask=None, model=None, beams=1):
     return sacrebleu.corpus_bleu(made, [list(pairs.targets)]).score
 
 
-def reference_nats(subject, pairs, mask=None, model=None):
+def reference_nats(subject, pairs, mask=None):
     """Of a translator: nats (n,) of each reference, and how many pieces these have."""
-    model, nats, pieces = model or subject.model, [], []
+    model, nats, pieces = subject.model, [], []
     marks, translator = marks_of(model), subject.translator
     rows = translator.encode(pairs.sources), translator.encode_targets(pairs.targets)
     for source, target in zip(*rows, strict=True):
         batch = teacher_forced([source], [target], marks.pad, marks.start)
-        with torch.no_grad(), masked_heads(model, mask or ones_mask(model)):
-            logits = model(**without_labels(batch)).logits[0].double()
+        logits = logits_of(model, batch, mask)[0].double()
         labels = batch["labels"][0]
         nats.append(-float(logits.log_softmax(-1)[range(len(labels)), labels].sum()))
         pieces.append(len(labels))
@@ -65,8 +64,7 @@ def passage_nats(model, passages, mask=None):
     """Of a language model: nats (n,) of each passage's tokens after its first."""
     nats = []
     for ids in passages:
-        with torch.no_grad(), masked_heads(model, mask or ones_mask(model)):
-            logits = model(input_ids=torch.tensor([ids])).logits[0, :-1].double()
+        logits = logits_of(model, {"input_ids": torch.tensor([ids])}, mask)[0, :-1].double()
         nats.append(-float(logits.log_softmax(-1)[range(len(ids) - 1), ids[1:]].sum()))
     return np.array(nats)
 

@@ -90,9 +90,9 @@ def test_a_weight_too_small_for_the_precision_is_on_a_key_that_is_seen():
         assert torch.equal(weights.seen, expected)
 
 
-def made_up(seed, n_keys=6):
+def made_up(seed):
     """Random weights of 2 examples, 3 heads and 4 queries, with keys and queries that do not count."""
-    generator = torch.Generator().manual_seed(seed)
+    generator, n_keys = torch.Generator().manual_seed(seed), 6
     seen = torch.rand(2, 4, n_keys, generator=generator) < 0.7
     seen[0, 0] = False  # a query that sees nothing
     seen[1, 1] = torch.arange(n_keys) == 2  # and one that sees one key

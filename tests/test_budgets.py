@@ -11,40 +11,30 @@ from hypothesis import strategies as st
 from ownmodels import OwnModel
 from test_grouped_queries import MODELS as GROUPED
 from test_grouped_queries import made
-from tiny import BUILDERS, build, same_weights
+from tiny import BUILDERS, build, in_tiers, same_weights, scores_of
 
 from headprune_lib import budgets, find_heads, head_mask, ones_mask, prune_heads
-from headprune_lib.budgets import (
-    Seconds,
-    cache_cost,
-    parameters_cost,
-    prune_to_budget,
-    prune_while,
-    random_tokens,
-    seconds_cost,
-)
 from headprune_lib.selection import removal_units
 
 MODELS = {name: build(name, dtype=torch.float32) for name in ("bert", "llama", "t5")}
 
 
 def steps_of(model, seed, **options):
-    drawn = torch.Generator().manual_seed(seed)
-    shapes = {kind: ones.shape for kind, ones in ones_mask(model).items()}
-    scores = {kind: torch.rand(shape, generator=drawn) for kind, shape in shapes.items()}
-    return removal_units(model, scores, **options)
+    return removal_units(model, scores_of(model, seed), **options)
 
 
 def table_of(model, seed):
     """Seconds that do not even fall with the heads, as measured ones may not."""
     drawn, blocks = random.Random(seed), tuple(find_heads(model))
     sizes = [(heads, groups) for heads in range(5) for groups in range(5)]
-    return Seconds(10.0, {b.path: {size: drawn.random() for size in sizes} for b in blocks}, blocks)
+    return budgets.Seconds(
+        10.0, {b.path: {size: drawn.random() for size in sizes} for b in blocks}, blocks
+    )
 
 
 COSTS = {
-    "parameters": lambda model, _seed: parameters_cost(model),
-    "cache": lambda model, _seed: cache_cost(model, 3, 7),
+    "parameters": lambda model, _seed: budgets.parameters_cost(model),
+    "cache": lambda model, _seed: budgets.cache_cost(model, 3, 7),
     "seconds": table_of,
 }
 order = st.fixed_dictionaries(
@@ -64,16 +54,16 @@ def test_a_cost_is_kept_and_one_step_less_would_break_it(what, name, order, shar
     masks = [mask_after(model, steps, n) for n in range(len(steps) + 1)]
     every = [cost(mask) for mask in masks]
     at_most = min(every) + share * (max(every) - min(every))
-    cut = prune_to_budget(model, steps, cost, at_most)
+    cut = budgets.prune_to_budget(model, steps, cost, at_most)
     assert cost(cut.mask) <= at_most
     assert all(value > at_most for value in every[: cut.steps])
     torch.testing.assert_close(cut.mask, masks[cut.steps])
     heads = [sum(map(len, steps[:n])) for n in range(cut.steps + 1)]
     assert [(point.heads, point.value) for point in cut.curve] == [*zip(heads, every, strict=False)]
     # monotone: who may spend more keeps at least as much
-    assert prune_to_budget(model, steps, cost, at_most + 1).steps <= cut.steps
+    assert budgets.prune_to_budget(model, steps, cost, at_most + 1).steps <= cut.steps
     with pytest.raises(ValueError, match="out of reach: the model has .* now, and"):
-        prune_to_budget(model, steps, cost, min(every) * (1 - 1e-9) - 1e-9)
+        budgets.prune_to_budget(model, steps, cost, min(every) * (1 - 1e-9) - 1e-9)
 
 
 @settings(deadline=None, max_examples=40)
@@ -91,18 +81,18 @@ def test_a_quality_is_kept_and_the_next_step_would_break_it(drawn, falling, floo
         return curve[n]
 
     floor, lower = floor * curve[0], lower * floor * curve[0]
-    cut = prune_while(model, steps, quality, floor)
+    cut = budgets.prune_while(model, steps, quality, floor)
     assert curve[cut.steps] >= floor
     assert cut.steps == 12 or curve[cut.steps + 1] < floor
     assert len(asked) == len(set(asked)) <= 2 + math.ceil(math.log2(13))
     assert {(point.steps, point.value) for point in cut.curve} == {(n, curve[n]) for n in asked}
     if falling:
         assert cut.steps == max(n for n in range(13) if curve[n] >= floor)
-        assert prune_while(model, steps, quality, lower).steps >= cut.steps
+        assert budgets.prune_while(model, steps, quality, lower).steps >= cut.steps
     with pytest.raises(ValueError, match="the uncut model reaches .* itself"):
-        prune_while(model, steps, quality, curve[0] + 0.1)
+        budgets.prune_while(model, steps, quality, curve[0] + 0.1)
     with pytest.raises(ValueError, match="the uncut model reaches nan itself"):
-        prune_while(model, steps, lambda _mask: math.nan, floor)
+        budgets.prune_while(model, steps, lambda _mask: math.nan, floor)
 
 
 def masks(model, per_group=False):
@@ -118,27 +108,23 @@ def counted(model):
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize(
-    ("name", "per_group"),
-    [
-        pytest.param(name, name in GROUPED, marks=[pytest.mark.slow] * (name not in QUICK))
-        for name in (*BUILDERS, *GROUPED)
-    ],
-)
-def test_parameters_are_those_of_the_pruned_model(name, per_group):
+@pytest.mark.parametrize("name", in_tiers(BUILDERS | GROUPED, QUICK))
+def test_parameters_are_those_of_the_pruned_model(name):
     model = made(name) if name in GROUPED else build(name, dtype=torch.float32)
-    cost, before = parameters_cost(model), counted(model)
+    cost, before = budgets.parameters_cost(model), counted(model)
     assert cost(ones_mask(model)) == before == counted(model)
-    for mask in masks(model, per_group):
+    for mask in masks(model, name in GROUPED):
         pruned = prune_heads(copy.deepcopy(model), mask)
         assert cost(mask) == counted(pruned)
-        again = parameters_cost(pruned)  # of what is left
+        again = budgets.parameters_cost(pruned)  # of what is left
         assert again(ones_mask(pruned)) == counted(pruned)
 
 
 def kept_bytes(model, batch_size, length):
     with torch.no_grad():
-        made = model(**random_tokens(model, batch_size, length), use_cache=True).past_key_values
+        made = model(
+            **budgets.random_tokens(model, batch_size, length), use_cache=True
+        ).past_key_values
     sides = [getattr(made, f"{side}_attention_cache", None) for side in ("self", "cross")]
     caches = [cache for cache in sides if cache is not None] or [made]
     layers = [layer for cache in caches for layer in cache.layers if layer.keys is not None]
@@ -149,7 +135,7 @@ def kept_bytes(model, batch_size, length):
 def test_the_cache_is_that_of_the_pruned_model(name):
     dtype = torch.bfloat16 if name in GROUPED else torch.float32
     model = (made(name) if name in GROUPED else build(name)).to(dtype)
-    cost = cache_cost(model, 3, 9)
+    cost = budgets.cache_cost(model, 3, 9)
     assert cost(ones_mask(model)) == kept_bytes(model, 3, 9)
     for mask in masks(model, per_group=name in GROUPED):
         assert cost(mask) == kept_bytes(prune_heads(copy.deepcopy(model), mask), 3, 9)
@@ -174,7 +160,7 @@ def test_seconds_are_those_of_the_pruned_model(monkeypatch):
         layer.wq.register_forward_hook(ticking)
     before = copy.deepcopy(model.state_dict())
     steps = [[("self", 0, 1)], [("self", 1, 0)], [("self", 0, 0)], [("self", 0, 2)]]
-    cost = seconds_cost(model, ids, steps, rounds=5)
+    cost = budgets.seconds_cost(model, ids, steps, rounds=5)
     assert same_weights(model, before)
     mask = ones_mask(model)
     for number, ((kind, layer, head),) in enumerate(steps, 1):

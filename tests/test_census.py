@@ -2,29 +2,17 @@
 
 import re
 
+import census
 import pytest
 import torch
-from census import (
-    LAWS,
-    PASSED,
-    WRONG,
-    cases,
-    importance,
-    laws,
-    model_types,
-    passed,
-    read,
-    row_of,
-    take,
-    tally,
-    tiny,
-)
+from census import cases, importance, laws, tiny
+from tiny import in_tiers
 
 from headprune_lib import score_heads
 from headprune_lib.replication.paths import project_root
 
 TABLE = project_root() / "data" / "census.csv"
-ROWS = {row["model type"]: row for row in read(TABLE)}
+ROWS = {row["model type"]: row for row in census.read(TABLE)}
 FAST = ("xlm-roberta", "falcon", "dinov2")  # an encoder, fused and grouped keys, images
 SLOW = (  # grouped, fused, two towers, encoder-decoder, speech, uneven; shared keys; experts
     *("qwen2", "phi3", "clip", "mt5", "whisper", "swin", "gemma4_text", "switch_transformers"),
@@ -33,31 +21,29 @@ SLOW = (  # grouped, fused, two towers, encoder-decoder, speech, uneven; shared 
 
 
 def test_every_type_was_asked_and_the_page_shows_what_came_of_them():
-    assert set(ROWS) == set(model_types())
-    assert sum(row["outcome"] == PASSED for row in ROWS.values()) >= 300
-    assert [name for name, row in ROWS.items() if row["outcome"].startswith(WRONG)] == []
+    assert set(ROWS) == set(census.model_types())
+    assert sum(row["outcome"] == census.PASSED for row in ROWS.values()) >= 300
+    assert [name for name, row in ROWS.items() if row["outcome"].startswith(census.WRONG)] == []
     for name, row in ROWS.items():
         assert row["outcome"], name
-        if row["outcome"] == PASSED:
-            assert passed(row) and row["identity"] == row["columns"] == "yes", name
+        if row["outcome"] == census.PASSED:
+            assert census.passed(row) and row["identity"] == row["columns"] == "yes", name
     page = (project_root() / "book" / "models.md").read_text("utf-8")
     shown = dict(re.findall(r"^\| ([\w ,]+?) \| +(\d+) \|", page, re.MULTILINE))
-    assert shown == {name: str(n) for name, n in tally(ROWS.values()).items()}
+    assert shown == {name: str(n) for name, n in census.tally(ROWS.values()).items()}
     families = re.findall(r"^\|.+\|(.+)\|(.*)\|(.*)\|$", page.split("## ")[0], re.MULTILINE)[2:]
     assert len(families) == 6
     for cells in families:
         takes, masks, refused = (filter(None, cell.strip().split(", ")) for cell in cells)
-        assert all(ROWS[name]["outcome"] == PASSED for name in takes)
+        assert all(ROWS[name]["outcome"] == census.PASSED for name in takes)
         assert all("scored, not removed" in ROWS[name]["removal"] for name in masks)
         assert all(ROWS[name]["outcome"].startswith("refused:") for name in refused)
 
 
-@pytest.mark.parametrize(
-    "name", [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
-)
+@pytest.mark.parametrize("name", in_tiers((*FAST, *SLOW), FAST))
 def test_types_that_no_list_names_pass_every_law(name):
-    row = row_of(name)
-    assert passed(row) and passed(ROWS[name]), row
+    row = census.row_of(name)
+    assert census.passed(row) and census.passed(ROWS[name]), row
     # transformers' own falcon makes room for other heads than its keys have: no fault of pruning
     chunks = "-: unpruned, RuntimeError: index_copy_()" if name == "falcon" else ""
     assert row["chunks, static"].startswith(chunks)
@@ -66,22 +52,22 @@ def test_types_that_no_list_names_pass_every_law(name):
 @pytest.mark.nightly
 def test_what_the_table_says_of_types_that_pass_is_so():
     # what is refused or not built today may be taken tomorrow; what is said to pass, passes
-    asked = [name for name, row in ROWS.items() if row["outcome"].startswith(PASSED)]
-    rows = {row["model type"]: row for row in take(asked, jobs=2, seconds=300)}
-    laws_of = {name: [row.get(law) for law in LAWS] for name, row in rows.items()}
-    assert laws_of == {name: [ROWS[name][law] for law in LAWS] for name in asked}
+    asked = [name for name, row in ROWS.items() if row["outcome"].startswith(census.PASSED)]
+    rows = {row["model type"]: row for row in census.take(asked)}
+    laws_of = {name: [row.get(law) for law in census.LAWS] for name, row in rows.items()}
+    assert laws_of == {name: [ROWS[name][law] for law in census.LAWS] for name in asked}
 
 
 @pytest.mark.nightly
 def test_refused_types_do_not_turn_wrong():
     # one that is taken today and was refused may pass, but not give wrong numbers
     refused = sorted(name for name, row in ROWS.items() if row["outcome"].startswith("refused"))
-    outcomes = {row["model type"]: row["outcome"] for row in take(refused, jobs=2, seconds=300)}
+    outcomes = {row["model type"]: row["outcome"] for row in census.take(refused)}
     assert outcomes.keys() == set(refused)
-    assert [name for name, outcome in outcomes.items() if outcome.startswith(WRONG)] == []
+    assert [name for name, outcome in outcomes.items() if outcome.startswith(census.WRONG)] == []
 
 
-@pytest.mark.parametrize("name", ["yoso", pytest.param("hrm_text", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", in_tiers(("yoso", "hrm_text"), {"yoso"}))
 def test_a_gradient_that_is_no_derivative_is_refused(name):
     model, ids = tiny.build(name), torch.randint(4, 20, (2, 6))
     batch = {"input_ids": ids, "labels": ids if model.can_generate() else ids[:, 0] * 0}

@@ -15,11 +15,6 @@ from headprune_lib.specs import UnknownArchitecture
 IDS = torch.arange(15).view(3, 5)
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(0)
-
-
 def test_a_class_that_nobody_registered_is_found_masked_and_removed():
     model = OwnModel("", "places")  # the second returns integers too, as an indexer of tokens does
     blocks = hp.find_heads(model)

@@ -5,14 +5,11 @@ import csv
 import goldens
 import mutate
 import pytest
+from tiny import in_tiers
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=pytest.mark.slow if kind in ("values", "tables") else [])
-        for kind in goldens.KINDS
-    ],
+    "kind", in_tiers(goldens.KINDS, goldens.KINDS.keys() - {"values", "tables"})
 )
 def test_nothing_that_readers_see_has_changed(kind):
     assert goldens.compare([kind]) == [], "if it was meant to: python tests/goldens.py write"

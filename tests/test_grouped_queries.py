@@ -6,20 +6,14 @@ import transformers as t
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ownmodels import GroupedAttention, GroupedModel
-from tiny import batch, of, removed_as_masked
-from torch import nn
+from tiny import WRITER, batch, drawn, in_tiers, logits_of, of, removed_as_masked
 
 import headprune_lib as hp
 from headprune_lib.selection import removal_units
 
-LLAMA = {
-    "vocab_size": 30, "hidden_size": 24, "num_attention_heads": 6, "num_hidden_layers": 2,
-    "intermediate_size": 24, "max_position_embeddings": 24, "pad_token_id": 1,
-    "eos_token_id": 2, "bos_token_id": 3,
-}  # fmt: skip
-FALCON = {
-    **{name: value for name, value in LLAMA.items() if "intermediate" not in name}, "alibi": False,
-}  # fmt: skip
+LLAMA = {**WRITER, "hidden_size": 24, "num_attention_heads": 6, "num_hidden_layers": 2}
+FALCON = {name: value for name, value in LLAMA.items() if name != "intermediate_size"}
+FALCON["alibi"] = False
 # known by name, found by structure, fused by group, fused in three parts; with several groups or one
 MODELS = {
     "llama": of(t.LlamaForCausalLM, **LLAMA, num_key_value_heads=2),
@@ -37,16 +31,11 @@ FAST = {"llama", "qwen2, multi-query", "falcon", "phi3"}
 
 def made(name):
     torch.manual_seed(0)
-    model = MODELS[name]().eval()
-    for parameter_name, parameter in model.named_parameters():
-        if parameter.ndim > 1 and "embed" not in parameter_name:
-            nn.init.normal_(parameter, std=0.3)
-    return model
+    return drawn(MODELS[name]())
 
 
 def logits(model):
-    with torch.no_grad():
-        return model(**batch(labels=False)).logits
+    return logits_of(model, batch())
 
 
 def masks(model):
@@ -61,14 +50,10 @@ def masks(model):
         yield mask
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in MODELS]
-)
+@pytest.mark.parametrize("name", in_tiers(MODELS, FAST))
 def test_removal_equals_masking_saved_generated_and_pruned_again(name, tmp_path):
     model = made(name)
-    assert not any(
-        block.why_whole_groups or block.why_not_prunable for block in hp.find_heads(model)
-    )
+    assert not any(b.why_whole_groups or b.why_not_prunable for b in hp.find_heads(model))
     for number, mask in enumerate(masks(model)):
         with hp.masked_heads(model, mask):
             told = model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=6, do_sample=False)

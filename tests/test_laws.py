@@ -15,7 +15,9 @@ from tiny import (
     build,
     inputs_of,
     logits_of,
+    parts_of,
     some_mask,
+    traces,
 )
 from torch.nn.functional import cross_entropy
 from transformers.pytorch_utils import Conv1D
@@ -59,17 +61,11 @@ def head_weights(model, block, head):
     return projection.weight.data[columns].T if turned else projection.weight.data[:, columns]
 
 
-def parts_of(inputs, size):
-    """A batch of five in batches of this size."""
-    return [{k: v[i : i + size] for k, v in inputs.items()} for i in range(0, 5, size)]
-
-
 @every_model
 def test_masking_is_zeroing_the_columns_of_the_output_projection(name, kernel):
     model, inputs = build(name, kernel), batch_for(name)
     whole, mask = logits_of(model, inputs), some_mask(model)
-    with hp.masked_heads(model, hp.ones_mask(model)):
-        assert torch.equal(logits_of(model, inputs), whole)
+    assert torch.equal(logits_of(model, inputs, hp.ones_mask(model)), whole)
     with hp.masked_heads(model, mask):
         masked = logits_of(model, inputs)
     zeroed = copy.deepcopy(model)
@@ -103,9 +99,7 @@ def differences(name, kernel):
     """Absolute change of each example's loss with each head's gate: kind -> (example, layer, head)."""
     model, inputs = build(name, kernel), batch_for(name)
     step = exactness(name, kernel)[0]
-    changes = {
-        kind: values.double().repeat(5, 1, 1) for kind, values in hp.ones_mask(model).items()
-    }
+    changes = {kind: ones.double().repeat(5, 1, 1) for kind, ones in hp.ones_mask(model).items()}
     for block in hp.find_heads(model):
         for head in range(block.n_heads):
             weights = head_weights(model, block, head)
@@ -125,14 +119,11 @@ def test_importance_is_the_finite_difference_example_by_example(name, kernel, ba
     model, parts = build(name, kernel), parts_of(batch_for(name), batch_size)
     _, rtol, atol = exactness(name, kernel)
     expected = differences(name, kernel)
-    scores, each = (
-        hp.head_importance(model, parts, normalize=None),
-        hp.example_importance(model, parts),
-    )
-    assert scores.keys() == each.keys() == expected.keys()
-    for kind, values in expected.items():
-        torch.testing.assert_close(scores[kind], values.mean(0), rtol=rtol, atol=atol)
-        torch.testing.assert_close(each[kind], values, rtol=rtol, atol=atol)
+    scores = hp.head_importance(model, parts, normalize=None)
+    each = hp.example_importance(model, parts)
+    means = {kind: values.mean(0) for kind, values in expected.items()}
+    torch.testing.assert_close(scores, means, rtol=rtol, atol=atol)
+    torch.testing.assert_close(each, expected, rtol=rtol, atol=atol)
 
 
 @every_model
@@ -146,8 +137,7 @@ def test_sweeps_equal_plain_masking(name, kernel):
         torch.testing.assert_close(uncut, logits_of(model, inputs))
         assert list(cut) == list(masks)
         for head, mask in list(masks.items())[:: 1 if sweep is hp.one_head_ablation else 3]:
-            with hp.masked_heads(model, mask):
-                masked = logits_of(model, inputs)
+            masked = logits_of(model, inputs, mask)
             torch.testing.assert_close(cut[head], masked, rtol=1e-4, atol=1e-5)
         (plain,) = masked_logits(model, [inputs], mask)  # of the last head
         torch.testing.assert_close(plain, masked, rtol=1e-4, atol=1e-5)
@@ -160,8 +150,7 @@ def test_removal_equals_masking_and_survives_copying_and_saving(
 ):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
     mask = some_mask(model, empty_layer)
-    with hp.masked_heads(model, mask):
-        masked = logits_of(model, inputs)
+    masked = logits_of(model, inputs, mask)
     pruned = hp.prune_heads(copy.deepcopy(model), mask)
     assert pruned.num_parameters() < model.num_parameters()
     loaded = hp.load_pruned(hp.save_pruned(pruned, tmp_path / "pruned"))
@@ -185,29 +174,12 @@ def test_a_pruned_model_is_scored_masked_and_pruned_again(name, kernel):
     pruned = hp.prune_heads(copy.deepcopy(model), first)
     for kind, values in hp.head_importance(pruned, [inputs]).items():
         assert torch.equal(values.isnan(), first[kind] == 0)
-    with hp.masked_heads(pruned, second):
-        masked = logits_of(pruned, inputs)
+    masked = logits_of(pruned, inputs, second)
     with hp.masked_heads(model, {kind: first[kind] * second[kind] for kind in first}):
         expected = logits_of(model, inputs)
     torch.testing.assert_close(masked, expected, rtol=0, atol=1e-5)
     twice = logits_of(hp.prune_heads(pruned, second), inputs)
     torch.testing.assert_close(twice, expected, rtol=0, atol=1e-5)
-
-
-def traces(model):
-    """Everything a function could forget to put back: modes, gradients wanted, hooks, patches."""
-    modules = [
-        (
-            module.training,
-            sorted(module.__dict__),
-            list(module._forward_hooks),
-            list(module._forward_pre_hooks),
-            list(module._backward_hooks),
-        )
-        for module in model.modules()
-    ]
-    learned = [parameter.requires_grad for parameter in model.parameters()]
-    return modules, learned, torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
 
 @every_model_but_fast_for_one
@@ -279,3 +251,31 @@ def test_removal_equals_masking_in_generation_with_cache(name, kernel, empty_lay
     torch.testing.assert_close(logits[:, known], expected[:, known], rtol=1e-4, atol=1e-5)
     assert torch.equal(pruned.generate(**asked, **beams), masked)
     assert not torch.equal(model.generate(**asked, **beams), masked)
+
+
+def wrapped(model):
+    return torch.compile(model, backend="aot_eager")
+
+
+def layer_by_layer(model):
+    for layer in model.bert.encoder.layer:
+        layer.compile(backend="aot_eager")
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled", [wrapped, layer_by_layer])
+def test_a_compiled_model_that_has_run_gives_what_the_plain_one_does(compiled):
+    plain, inputs = build(kernel="sdpa", dtype=torch.float32), batch_for("bert")
+    mask, whole = some_mask(plain, 2), logits_of(plain, inputs)
+    masked = logits_of(plain, inputs, mask)
+    torch.compiler.reset()
+    model = compiled(copy.deepcopy(plain))
+    model(**inputs).loss.backward()
+    torch.testing.assert_close(logits_of(model, inputs), whole)  # compiled without any hook
+    torch.testing.assert_close(logits_of(model, inputs, mask), masked)
+    for measure in (hp.head_importance, lambda *given: next(hp.one_head_ablation(*given))[1]):
+        torch.testing.assert_close(measure(model, [inputs]), measure(plain, [inputs]))
+    torch.testing.assert_close(logits_of(model, inputs), whole)
+    pruned = hp.prune_heads(model, mask)
+    torch.testing.assert_close(logits_of(pruned, inputs), masked, rtol=0, atol=1e-5)

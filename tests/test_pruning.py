@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers as t
 from census import tiny as census
-from tiny import build, removed_as_masked, same_weights
+from tiny import build, drawn, removed_as_masked, same_weights
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -101,9 +101,7 @@ def test_keys_and_values_fused_beside_a_query_are_masked_and_removed(known, monk
     if not known:  # it is then found by its structure
         monkeypatch.delitem(ATTENTION_SPECS, "GPT2Attention")
     sizes = {"vocab_size": 30, "n_embd": 16, "n_head": 4, "n_layer": 2}
-    model = t.GPT2LMHeadModel(t.GPT2Config(**sizes, add_cross_attention=True)).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.2)
+    model = drawn(t.GPT2LMHeadModel(t.GPT2Config(**sizes, add_cross_attention=True)), std=0.2)
     mask, states = hp.ones_mask(model), torch.randn(2, 3, 16)
     mask["cross"][0, 1] = mask["self"][0, 2] = mask["cross"][1] = 0
     removed_as_masked(model, mask, lambda each: each(IDS, encoder_hidden_states=states).logits)
@@ -128,25 +126,17 @@ def test_weights_spread_over_processes_are_refused_as_such():
 
 def whisper():
     """Of two layers each, four heads; attention weights are returned by this kernel alone."""
-    torch.manual_seed(0)
-    marks = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 1, "decoder_start_token_id": 3}
-    config = t.WhisperConfig(
-        vocab_size=60, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=16, decoder_ffn_dim=16, num_mel_bins=8,
-        max_source_positions=30, max_target_positions=30, attn_implementation="eager", **marks,
-    )  # fmt: skip
-    model = t.WhisperForConditionalGeneration(config).eval()
-    for name, parameter in model.named_parameters():
-        if "embed_positions" not in name and parameter.ndim > 1:
-            torch.nn.init.normal_(parameter, std=0.4)
+    model = census.build("whisper")
+    model.set_attn_implementation("eager")
     model.generation_config = t.GenerationConfig(
-        alignment_heads=[[0, 3], [1, 2]], no_timestamps_token_id=50, **marks
-    )
+        bos_token_id=3, decoder_start_token_id=1, eos_token_id=2, pad_token_id=1,
+        alignment_heads=[[0, 3], [1, 2]], no_timestamps_token_id=50,
+    )  # fmt: skip
     return model
 
 
 def times_of_words(model):
-    sound = torch.randn(1, 8, 60, generator=torch.Generator().manual_seed(1))
+    sound = torch.randn(1, 16, 128, generator=torch.Generator().manual_seed(1))
     return model.generate(
         sound, max_new_tokens=6, return_timestamps=True, return_token_timestamps=True,
         return_dict_in_generate=True,
@@ -186,13 +176,10 @@ def test_a_head_that_the_configuration_names_is_not_removed():
     model.generation_config.alignment_heads = [[0, 3]]
     hp.prune_heads(model, [("enc-dec", 0, 0), ("enc-dec", 1, 2)])
     assert model.generation_config.alignment_heads == [[0, 2]]
-
-
-def test_the_first_heads_that_a_loss_reads_are_not_removed():
-    model = t.SpeechT5ForTextToSpeech(census.tiny_config("speecht5")).eval()
-    assert model.config.use_guided_attention_loss
+    speech = t.SpeechT5ForTextToSpeech(census.tiny_config("speecht5")).eval()
+    assert speech.config.use_guided_attention_loss  # of the first heads
     with pytest.raises(ValueError, match=r"guided_attention_loss_num_heads of the SpeechT5Config"):
-        hp.prune_heads(model, [("enc-dec", 1, 1)])
-    hp.prune_heads(model, [("enc-dec", 1, 2), ("dec-dec", 1, 1)])
-    model.config.use_guided_attention_loss = False
-    hp.prune_heads(model, [("enc-dec", 1, 1)])
+        hp.prune_heads(speech, [("enc-dec", 1, 1)])
+    hp.prune_heads(speech, [("enc-dec", 1, 2), ("dec-dec", 1, 1)])
+    speech.config.use_guided_attention_loss = False
+    hp.prune_heads(speech, [("enc-dec", 1, 1)])

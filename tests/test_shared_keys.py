@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers as t
 from ownmodels import GroupedAttention, GroupedModel
-from tiny import removed_as_masked, same_weights
+from tiny import GROUPED, drawn, in_tiers, logits_of, removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
@@ -18,11 +18,8 @@ from headprune_lib.selection import removal_units
 
 TYPES = ["sliding_attention", "full_attention"]
 CONFIG = {
-    "vocab_size": 30, "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "head_dim": 4, "intermediate_size": 24, "max_position_embeddings": 24, "sliding_window": 4,
-    "hidden_size_per_layer_input": 4, "vocab_size_per_layer_input": 30, "pad_token_id": 1,
-    "eos_token_id": 2, "bos_token_id": 3, "num_hidden_layers": 5,
-    "layer_types": [TYPES[0], *TYPES, *TYPES], "num_kv_shared_layers": 2,
+    **GROUPED, "num_hidden_layers": 5, "layer_types": [TYPES[0], *TYPES, *TYPES], "sliding_window": 4,
+    "hidden_size_per_layer_input": 4, "vocab_size_per_layer_input": 30, "num_kv_shared_layers": 2,
 }  # fmt: skip
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10], [11, 12, 13, 14, 15, 16]])
 FREE, MAKERS, READERS = (0,), (1, 2), (3, 4)
@@ -31,16 +28,11 @@ FREE, MAKERS, READERS = (0,), (1, 2), (3, 4)
 def build(**changes):
     torch.manual_seed(0)
     config = t.Gemma4TextConfig(**CONFIG | changes, global_head_dim=4)
-    model = t.Gemma4ForCausalLM(config).eval()
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            nn.init.normal_(parameter, std=0.3)
-    return model.double()  # random norms make much of rounding
+    return drawn(t.Gemma4ForCausalLM(config)).double()  # random norms make much of rounding
 
 
 def logits(model):
-    with torch.no_grad():
-        return model(input_ids=IDS).logits
+    return logits_of(model, {"input_ids": IDS})
 
 
 def test_every_layer_is_found_and_says_whose_keys_it_reads():
@@ -72,7 +64,7 @@ def test_keys_that_are_read_stay_and_the_reader_is_named():
         assert same_weights(model, before)
 
 
-@pytest.mark.parametrize("groups", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))])
+@pytest.mark.parametrize("groups", in_tiers((2, 1, 4), {2}))
 def test_what_an_order_removes_can_be_removed(groups):
     model = build(num_key_value_heads=groups)
     scores = hp.score_heads(model, [], "random")

@@ -20,7 +20,6 @@ def taught(forget_taught):
         OwnAttention, query="wq", key="wk", value="wv", output="wo", n_heads="n_heads",
         head_dim="head_size", returns=1,
     )  # fmt: skip
-    torch.manual_seed(0)
     return OwnModel("", "")
 
 

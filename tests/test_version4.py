@@ -33,9 +33,8 @@ def after(section, **names):
 
 def close(values, stored):
     values = values.detach().flatten(0, -2)
-    torch.testing.assert_close(
-        values, torch.tensor(stored, dtype=values.dtype), rtol=1e-6, atol=1e-7
-    )
+    expected = torch.tensor(stored, dtype=values.dtype)
+    torch.testing.assert_close(values, expected, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", MADE["MODELS"])

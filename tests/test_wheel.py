@@ -1,6 +1,5 @@
 """What a user gets from the wheel, outside of any checkout."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -8,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from processes import python
 
 ROOT = Path(__file__).parents[1]
 BUILT_FROM = ("headprune_lib", "pyproject.toml", "setup.py", "README.md", "LICENSE")
@@ -20,13 +20,18 @@ MISSING = (
 pytestmark = pytest.mark.nightly
 
 
+def pip(command, *words):
+    words = [command, "--quiet", "--no-deps", "--no-index", *map(str, words)]
+    subprocess.run([sys.executable, "-m", "pip", *words], check=True)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in BUILT_FROM:  # a copy: building leaves folders behind
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, source / name)
-    pip("wheel", "--no-build-isolation", "--wheel-dir", str(folder), str(source))
+    pip("wheel", "--no-build-isolation", "--wheel-dir", folder, source)
     (made,) = folder.glob("*.whl")
     return made
 
@@ -35,35 +40,27 @@ def wheel(tmp_path_factory) -> Path:
 def run(wheel, tmp_path_factory):
     """Runs Python with the wheel's library in place of the checkout's, in a folder of its own."""
     target, here = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("here")
-    pip("install", "--target", str(target), str(wheel))
-    own = {k: v for k, v in os.environ.items() if not k.startswith(("HEADPRUNE_", "PYTHON"))}
-    own |= {"PYTHONPATH": str(target), "HOME": str(here), "HF_HUB_OFFLINE": "1"}
+    pip("install", "--target", target, wheel)
+    own = {"PYTHONPATH": str(target), "HOME": str(here), "HF_HUB_OFFLINE": "1"}
+    outer = ("HEADPRUNE_", "PYTHON")
+    start = f"""
+import sys
+sys.modules.update(dict.fromkeys(sys.argv.pop().split()))
+import headprune_lib
+assert headprune_lib.__file__.startswith({str(target)!r}), headprune_lib.__file__
+"""
 
-    def run(code: str, *arguments: str, missing: tuple[str, ...] = ()):
-        lines = [
-            "import sys",
-            f"sys.modules.update(dict.fromkeys({missing!r}))",
-            "import headprune_lib",
-            f"assert headprune_lib.__file__.startswith({str(target)!r}), headprune_lib.__file__",
-            code,
-        ]
-        words = [sys.executable, "-c", "\n".join(lines), *arguments]
-        return subprocess.run(words, cwd=here, env=own, capture_output=True, text=True, check=False)
+    def run(code, *arguments, missing):
+        words = (start + code, *arguments, " ".join(missing))
+        return python(*words, cwd=here, without=outer, **own).stdout
 
     return run
 
 
-def pip(*arguments: str) -> None:
-    words = ["-m", "pip", arguments[0], "--quiet", "--no-deps", "--no-index", *arguments[1:]]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_it_holds_the_library_and_its_own_files_alone(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {
-        "headprune_lib"
-    }
+    tops = {name.partition("/")[0] for name in names if ".dist-info" not in name}
+    assert tops == {"headprune_lib"}
     assert "headprune_lib/py.typed" in names
     for name in ("profiles/default", "data/classification", "gpu"):
         assert f"headprune_lib/replication/{name}.yml" in names
@@ -92,9 +89,5 @@ print(sum(int(part.sum()) for part in mask.values()))
 
 
 def test_the_library_works_wholly_without_the_replications_packages(run):
-    done = run(WHOLE_WAY, missing=(*MISSING, "pydantic", "typer"))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "6\n"
-    done = run(COMMAND, "inspect", "pruned", missing=MISSING)
-    assert done.returncode == 0, done.stderr
-    assert "self" in done.stdout
+    assert run(WHOLE_WAY, missing=(*MISSING, "pydantic", "typer")) == "6\n"
+    assert "self" in run(COMMAND, "inspect", "pruned", missing=MISSING)

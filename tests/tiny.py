@@ -1,7 +1,9 @@
 """Tiny random models and batches for the laws, one for each known architecture."""
 
 import copy
+from contextlib import nullcontext
 
+import pytest
 import torch
 import transformers as t
 
@@ -96,15 +98,19 @@ SINGLE = {
 
 
 def build(name: str = "bert", kernel: str = "eager", dtype=torch.float64, seed: int = 0):
-    """A random model whose weights are large enough for every head to matter."""
+    """A random model of a name."""
     torch.manual_seed(seed)
-    model = BUILDERS[name](attn_implementation=kernel)
-    for parameter_name, parameter in model.named_parameters():
-        if parameter_name.endswith("bias"):
+    return drawn(BUILDERS[name](attn_implementation=kernel)).to(dtype)
+
+
+def drawn(model, std=0.3):
+    """The model with weights drawn anew, large enough for every head to matter."""
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.1)
         elif parameter.ndim > 1:
-            torch.nn.init.normal_(parameter, std=0.3)
-    return model.to(dtype).eval()
+            torch.nn.init.normal_(parameter, std=std)
+    return model.eval()
 
 
 def batch(n: int = 5, length: int = 9, labels: bool = True, seed: int = 1):
@@ -119,6 +125,12 @@ def batch(n: int = 5, length: int = 9, labels: bool = True, seed: int = 1):
     return made
 
 
+def parts_of(batch, size):
+    """A batch in batches of this size."""
+    starts = range(0, len(next(iter(batch.values()))), size)
+    return [{name: value[i : i + size] for name, value in batch.items()} for i in starts]
+
+
 def inputs_of(batch: dict, dtype=None) -> dict:
     """A batch without its labels, as a forward pass takes it; pixels in the given precision."""
     return {
@@ -128,9 +140,9 @@ def inputs_of(batch: dict, dtype=None) -> dict:
     }
 
 
-def logits_of(model, inputs):
-    """The logits of a batch, whose labels and precision are left out of account."""
-    with torch.no_grad():
+def logits_of(model, inputs, mask=None):
+    """The logits of a batch under a mask; its labels and precision are left out of account."""
+    with torch.no_grad(), nullcontext() if mask is None else masked_heads(model, mask):
         return model(**inputs_of(inputs, model.dtype)).logits
 
 
@@ -148,6 +160,29 @@ def batch_for(name: str, n: int = 5, seed: int = 1):
         made["decoder_input_ids"] = torch.cat([start, made["labels"][:, :-1]], 1)
         made["labels"][1::2, -2:] = -100
     return made
+
+
+def in_tiers(names, fast):
+    """Parameters of a test: these in the fast tier, all others in the slow one."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in fast)) for name in names]
+
+
+def without_dropout(model):
+    """In training, with nothing that is drawn."""
+    for module in model.modules():
+        for part in ("p", "dropout", "attention_dropout", "activation_dropout"):
+            if isinstance(getattr(module, part, None), float):
+                setattr(module, part, 0.0)
+    return model.train()
+
+
+def scores_of(model, seed=0):
+    """A random score for every head; NaN where one is gone."""
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        kind: torch.rand(mask.shape, generator=generator).masked_fill(mask.isnan(), torch.nan)
+        for kind, mask in ones_mask(model).items()
+    }
 
 
 def some_mask(model, empty_layer=None):
@@ -175,6 +210,26 @@ def removed_as_masked(model, mask, run, atol=1e-5):
     with torch.no_grad():
         torch.testing.assert_close(run(pruned), masked, rtol=0, atol=atol)
     return pruned
+
+
+def traces(model, proved=()):
+    """Everything a function could forget to put back: modes, gradients wanted, hooks, patches.
+
+    Args:
+        proved: attributes of modules that may come.
+    """
+    modules = [
+        (
+            module.training,
+            sorted(module.__dict__.keys() - {*proved}),
+            list(module._forward_hooks),
+            list(module._forward_pre_hooks),
+            list(module._backward_hooks),
+        )
+        for module in model.modules()
+    ]
+    learned = [parameter.requires_grad for parameter in model.parameters()]
+    return modules, learned, torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
 
 def same_weights(model, before) -> bool:

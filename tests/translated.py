@@ -60,20 +60,25 @@ def write_news(folder: Path) -> None:
     (posts / "mtnt1.1_test.MTNT.1.1.tar.gz").write_bytes(b"unpacked before")
 
 
-def write_talks(path: Path) -> None:
-    """The archive of IWSLT14: a line a sentence with tags between, and talks as XML."""
-    files, tags = {}, ["<url>http://a.b</url>", "<keywords>x, y</keywords>", "<talkid>1</talkid>"]
-    rows = pairs(260, 300)
+def talk_files(train: list, talks: dict[str, list]) -> dict[str, str]:
+    """The files of IWSLT14, German and English: a line a sentence, and talks as XML."""
+    files = {}
     for column, side in enumerate(("de", "en")):
-        lines = [*tags, f"<title>{rows[0][column]}</title>", *(row[column] for row in rows[1:])]
-        files[f"train.tags.de-en.{side}"] = "\n".join([*lines, ""])
-        for seed, name in enumerate(TALKS):
-            lines = [
-                f'<seg id="{i}"> {row[column]} </seg>\n'
-                for i, row in enumerate(pairs(4, 400 + seed), 1)
-            ]
+        files[f"train.tags.de-en.{side}"] = "".join(f"{row[column]}\n" for row in train)
+        for name, rows in talks.items():
+            lines = [f'<seg id="{i}"> {row[column]} </seg>\n' for i, row in enumerate(rows, 1)]
             talk = f"<mteval>\n<doc>\n{''.join(lines)}</doc>\n</mteval>\n"
             files[f"IWSLT14.{name}.de-en.{side}.xml"] = talk
+    return files
+
+
+def write_talks(path: Path) -> None:
+    """The archive of IWSLT14, with tags between its lines."""
+    tags = ["<url>http://a.b</url>", "<keywords>x, y</keywords>", "<talkid>1</talkid>"]
+    (german, english), *rows = pairs(260, 300)
+    titles = (f"<title>{german}</title>", f"<title>{english}</title>")
+    train = [*((tag, tag) for tag in tags), titles, *rows]
+    files = talk_files(train, {name: pairs(4, 400 + seed) for seed, name in enumerate(TALKS)})
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:gz") as opened:
         _add(opened, {f"de-en/{name}": text.encode() for name, text in files.items()})

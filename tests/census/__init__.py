@@ -40,25 +40,23 @@ def model_types() -> list[str]:
     return sorted(CONFIG_MAPPING_NAMES)
 
 
-def take(
-    types: Iterable[str], *, jobs: int = 1, seconds: int = 60, gigabytes: int = 6
-) -> Iterator[Row]:
-    """One row a type, as they are done.
+_JOBS, _SECONDS = 2, 300
+_GIGABYTES = 6
+"""Of address space that a type may take beyond what the process that asks has."""
+
+
+def take(types: Iterable[str]) -> Iterator[Row]:
+    """One row a type, as they are done, two at a time.
 
     Each is asked in a forked process, which is ended where it takes too long or too much memory.
-
-    Args:
-        jobs: processes at a time.
-        seconds: that a type may take by the clock.
-        gigabytes: of address space that it may take beyond what this process has.
     """
     context = multiprocessing.get_context("fork")
     waiting, running = list(types), {}
     while waiting or running:
-        while waiting and len(running) < jobs:
+        while waiting and len(running) < _JOBS:
             name = waiting.pop(0)
             ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_asked, args=(name, theirs, gigabytes))
+            process = context.Process(target=_asked, args=(name, theirs))
             process.start()
             theirs.close()
             running[ours] = name, process
@@ -66,20 +64,21 @@ def take(
         pipe = next(iter(running))
         name, process = running.pop(pipe)
         try:
-            row = pipe.recv() if pipe.poll(seconds) else _not_built(name, f"more than {seconds} s")
+            done = pipe.poll(_SECONDS)
+            row = pipe.recv() if done else _not_built(name, f"more than {_SECONDS} s")
         except EOFError:
-            row = _not_built(name, f"more than {gigabytes} GB, or a crash")
+            row = _not_built(name, f"more than {_GIGABYTES} GB, or a crash")
         process.kill()
         process.join()
         yield row
 
 
-def _asked(name: str, pipe: Connection, gigabytes: int) -> None:
+def _asked(name: str, pipe: Connection) -> None:
     # A forked process has none of its asker's threads, and would wait for them.
     torch.set_num_threads(1)
     # A forked process begins with the address space of the one that asks, whatever that has read.
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-    limit = pages * resource.getpagesize() + gigabytes * 2**30
+    limit = pages * resource.getpagesize() + _GIGABYTES * 2**30
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     warnings.simplefilter("ignore")
     os.environ["HF_HUB_OFFLINE"] = "1"
@@ -143,9 +142,9 @@ def _named(error: Exception) -> str:
     return f"{type(error).__name__}: {one_line(error, 2000)}"
 
 
-def _short(text: str, most: int = 160) -> str:
+def _short(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= 160 else f"{text[:159]}…"
 
 
 def tally(rows: Iterable[Row]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from headprune_lib.replication.paths import project_root
 
 PATH = project_root() / "data" / "census.csv"
 ROWS = {row["model type"]: row for row in read(PATH)}
-for row in take(sys.argv[1:] or model_types(), jobs=2, seconds=300):
+for row in take(sys.argv[1:] or model_types()):
     ROWS[row["model type"]] = row
     write(ROWS.values(), PATH)
 sys.stdout.write("".join(f"{n:4} {name}\n" for name, n in tally(ROWS.values()).items()))

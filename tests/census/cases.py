@@ -95,17 +95,14 @@ class Case:
         """
         mask = ones_mask(self.model)
         for block in self.blocks:
-            units = block.n_heads // block.queries_per_kv
-            if block.why_keep_groups and block.queries_per_kv > 1:
-                heads = range(
-                    block.layer % block.queries_per_kv, block.n_heads, block.queries_per_kv
-                )
-                mask[block.kind][block.layer, heads] = 0
+            row, size = mask[block.kind][block.layer, : block.n_heads], block.queries_per_kv
+            units = block.n_heads // size
+            if block.why_keep_groups and size > 1:
+                row[block.layer % size :: size] = 0
             elif units > 1:
-                first = (block.layer % units) * block.queries_per_kv
-                mask[block.kind][block.layer, first : first + block.queries_per_kv] = 0
+                row[(block.layer % units) * size :][:size] = 0
             elif block.layer % 2 == 0:
-                mask[block.kind][block.layer, : block.n_heads] = 0
+                row[:] = 0
         return mask
 
     @cached_property

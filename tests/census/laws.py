@@ -13,43 +13,20 @@ from typing import Any
 
 import torch
 import transformers
+from tiny import traces
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from census.cases import Case, NotReached, distance, parts_of
 from census.importance import importance_problem
-from headprune_lib import (
-    load_pruned,
-    masked_heads,
-    ones_mask,
-    prune_heads,
-    save_pruned,
-)
+from headprune_lib import load_pruned, masked_heads, ones_mask, prune_heads, save_pruned
 from headprune_lib.discovery import discovered
 from headprune_lib.masking import HeadTensors
 from headprune_lib.messages import one_line
 from headprune_lib.specs import UnknownArchitecture
 
-LAWS = (
-    "identity",
-    "columns",
-    "importance",
-    "removal",
-    "empty layer",
-    "save and load",
-    "generation",
-    "static cache",
-    "chunked prefill",
-    "chunks, static",
-    "places",
-    "hooks",
-)
-"""A mask of ones changes nothing; a mask is zeroed columns of the output projection; importance is
-a finite difference; removal is masking, of some heads and of all heads of a layer; what is saved
-loads; a pruned model generates what a masked one does, with either cache, its prompt read in
-chunks or at once; what is returned a layer at a time keeps its place; nothing stays behind."""
-
 YES, NO_SUCH = "yes", "-"
+_PROVED = {"_headprune_discovery", "_headprune_trusted"}  # stays with the model, and its copies
 _LIMIT = 3e-5  # of a difference, over the largest number: the models are in float32
 
 
@@ -95,7 +72,7 @@ def _gravity(answer: str) -> int:
 
 
 def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[str, str]:
-    before = _traces(model)
+    before = traces(model, _PROVED)
     case = Case(model, inputs, whole)
     answers = {}
     for name, law in _LAWS.items():
@@ -105,7 +82,7 @@ def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[
             answers[name] = f"no: {seen}"
         except (ValueError, UnknownArchitecture) as error:
             answers[name] = f"refused: {error}"[:300]
-    answers["hooks"] = YES if _traces(model) == before else "no: something stays behind"
+    answers["hooks"] = YES if traces(model, _PROVED) == before else "no: something stays behind"
     return answers
 
 
@@ -239,9 +216,8 @@ def _places(case: Case) -> str:
 
 
 def _is_finite(returned: dict[str, tuple]) -> bool:
-    return all(
-        x is None or bool(x.isfinite().all()) for layers in returned.values() for x in layers
-    )
+    tensors = [x for layers in returned.values() for x in layers if x is not None]
+    return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 
 def _by_layer(
@@ -280,19 +256,8 @@ _LAWS: dict[str, Callable[[Case], str]] = {
     "chunks, static": partial(_generation, cache_implementation="static", prefill_chunk_size=4),
     "places": _places,
 }
-
-
-_PROVED = {"_headprune_discovery", "_headprune_trusted"}  # stays with the model, and its copies
-
-
-def _traces(model: nn.Module) -> list[tuple]:
-    """What a function could forget to put back."""
-    return [
-        (
-            module.training,
-            sorted(module.__dict__.keys() - _PROVED),
-            len(module._forward_hooks),
-            len(module._forward_pre_hooks),
-        )
-        for module in model.modules()
-    ]
+LAWS = (*_LAWS, "hooks")
+"""A mask of ones changes nothing; a mask is zeroed columns of the output projection; importance is
+a finite difference; removal is masking, of some heads and of all heads of a layer; what is saved
+loads; a pruned model generates what a masked one does, with either cache, its prompt read in
+chunks or at once; what is returned a layer at a time keeps its place; nothing stays behind."""

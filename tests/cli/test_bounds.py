@@ -1,9 +1,7 @@
 """Which of the bounds was asked for, and what contradicts itself."""
 
-import json
-
 import pytest
-from ownmodels import classifier, kept_in, language_model, run
+from ownmodels import classifier, kept_in, language_model, run, told
 
 from headprune_lib import find_heads, load_pruned
 from headprune_lib.budgets import cache_cost
@@ -12,12 +10,12 @@ from headprune_lib.cli.quality import quality
 from headprune_lib.masking import ones_mask
 
 
-@pytest.mark.parametrize(("value", "limit"), [(0.9, 0.9), (12000.0, 12000)])
-def test_parameters_as_a_share_or_a_number(tmp_path, folder, labelled, value, limit):
+@pytest.mark.parametrize("value", [0.9, 12000.0])
+def test_parameters_as_a_share_or_a_number(tmp_path, folder, labelled, value):
     out = tmp_path / "out"
-    found = json.loads(run("prune", folder, labelled, out, "--parameters", value, "--json").output)
+    found = told("prune", folder, labelled, out, "--parameters", value)
     before = found["before"]["parameters"]
-    limit = limit * before if limit < 1 else limit
+    limit = value * before if value < 1 else value
     *_, last_but_one, last = found["walked"]
     assert last["parameters"] == found["after"]["parameters"] <= limit
     assert last_but_one["parameters"] > limit and found["walked"][0]["parameters"] == before
@@ -38,10 +36,7 @@ def test_a_cache_per_group_and_the_printed_curve(tmp_path):
 
 
 def test_seconds_by_a_measured_table(tmp_path, folder, labelled):
-    result = run(
-        "prune", folder, labelled, tmp_path / "out", "--seconds", 60, "--at", "2x8", "--json"
-    )
-    found = json.loads(result.output)
+    found = told("prune", folder, labelled, tmp_path / "out", "--seconds", 60, "--at", "2x8")
     assert found["after"]["heads"] == 8 and [p["heads gone"] for p in found["walked"]] == [0]
     assert 0 < found["walked"][0]["seconds a pass"] < 60
     result = run("prune", folder, labelled, tmp_path / "no", "--seconds", 1e-9, "--at", "2x8")
@@ -53,8 +48,7 @@ def test_seconds_by_a_measured_table(tmp_path, folder, labelled):
 def test_a_quality_is_kept_on_held_out_text(tmp_path, folder, labelled, batches_of, option, lost):
     out, held = tmp_path / "out", tmp_path / "held.tsv"
     held.write_text("text\tlabel\ngood plot\tpositive\nthe film\tnegative\ndull\tpositive\n")
-    result = run("prune", folder, labelled, out, option, lost, "--held-out", held, "--json")
-    found = json.loads(result.output)
+    found = told("prune", folder, labelled, out, option, lost, "--held-out", held)
     name = "loss" if option == "--lose-nats" else "accuracy"
     both = classifier(), load_pruned(out)
     before, after = (quality(model, batches_of(held))[name] for model in both)

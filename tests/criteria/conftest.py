@@ -1,7 +1,5 @@
 """A tiny model, six examples, and each one's derivatives by real gates."""
 
-import itertools
-
 import pytest
 from gates import of_examples
 from tiny import batch, build
@@ -28,10 +26,7 @@ def split(examples):
     """``cuts -> batches``: the examples cut before each of these places."""
 
     def at(cuts):
-        ends = [0, *sorted(set(cuts)), len(examples["labels"])]
-        return [
-            {name: value[start:end] for name, value in examples.items()}
-            for start, end in itertools.pairwise(ends)
-        ]
+        parts = {name: value.tensor_split(cuts) for name, value in examples.items()}
+        return [dict(zip(parts, part, strict=True)) for part in zip(*parts.values(), strict=True)]
 
     return at

@@ -6,8 +6,7 @@ import warnings
 import pytest
 import scipy.stats
 import torch
-from gates import rows_of
-from tiny import batch_for, build
+from tiny import batch_for, build, parts_of
 
 from headprune_lib import rank_heads, score_heads
 from headprune_lib.criteria import get_criterion
@@ -19,7 +18,7 @@ def by_rows(model, batch, of):
     """(layer, head): mean over real queries of a number of the weights on real keys."""
     shape = model.config.num_hidden_layers, model.config.num_attention_heads
     sums, queries = torch.zeros(shape, dtype=torch.float64), 0
-    for row in rows_of(batch):
+    for row in parts_of(batch, 1):
         inputs = {key: value for key, value in row.items() if key != "labels"}
         real = row["attention_mask"][0].bool()
         queries += int(real.sum())
@@ -77,9 +76,8 @@ def test_one_pass_gives_what_two_give(model, split):
     for name in ("bert", "bart"):
         own, batches = build(name), [batch_for(name), batch_for(name, seed=3)]
         important, wide = both(own, batches)
-        for kind in important:
-            torch.testing.assert_close(important[kind], importance(own, batches)[kind])
-            torch.testing.assert_close(wide[kind], entropy(own, batches)[kind])
+        torch.testing.assert_close(important, importance(own, batches))
+        torch.testing.assert_close(wide, entropy(own, batches))
 
 
 @pytest.mark.parametrize("values", [[0, 0], [3, 1, 2, 1, 1], [5, 5, 0, 6, 0, 5, 2]])
@@ -100,9 +98,8 @@ def test_ranks_within_a_kind_and_over_the_model():
 def test_its_two_ends_are_the_orders_of_its_parts(model, split):
     batches = split([])
     ends = [importance_entropy(model, batches, alpha=alpha) for alpha in (1.0, 0.0)]
-    by_importance, by_entropy = (
-        score_heads(model, batches, by) for by in ("importance", "entropy")
-    )
+    by_importance = score_heads(model, batches, "importance")
+    by_entropy = score_heads(model, batches, "entropy")
     assert rank_heads(ends[0]) == rank_heads(by_importance)
     assert rank_heads(ends[1]) == rank_heads(by_entropy)
     narrow = importance_entropy(model, batches, alpha=0.0, low=True)

@@ -65,8 +65,6 @@ def test_the_values_sum_to_what_all_heads_do(model, examples, split):
     assert float(found.sum()) == pytest.approx(whole, rel=1e-9)
     halves = shapley(model, split([3]), permutations=4)["self"]  # batches of equal size take turns
     assert float(halves.sum()) == pytest.approx(whole, rel=1e-9)
-    one, other = (shapley(model, [examples], permutations=2, seed=seed)["self"] for seed in (0, 1))
-    assert torch.equal(one, found) and not torch.equal(one, other)
 
 
 def test_what_is_closed_first_costs_least(model, examples):
@@ -90,13 +88,3 @@ def test_without_a_use_all_gates_close_and_the_weights_stay(model, examples):
     assert [weight.requires_grad for weight in model.parameters()] == wanted
     assert all(weight.grad is None for weight in model.parameters())
     assert not any(each._forward_pre_hooks for each in model.modules())
-
-
-def test_a_seed_gives_the_same_and_removed_heads_have_none(examples):
-    smaller = prune_heads(build(), head_mask(build(), [("self", 1, head) for head in range(4)]))
-    one, other, third = (
-        gates(smaller, [examples], updates=3, seed=seed)["self"] for seed in (1, 1, 2)
-    )
-    assert not torch.equal(one[0], third[0])
-    torch.testing.assert_close(one, other, equal_nan=True, rtol=0, atol=0)
-    assert one[1].isnan().all() and one[[0, 2]].isfinite().all()

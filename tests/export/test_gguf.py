@@ -3,7 +3,7 @@
 import pytest
 import torch
 import transformers as t
-from tiny import GROUPED, build
+from tiny import GROUPED, build, drawn, logits_of
 
 from headprune_lib import export_gguf, head_importance, prune_heads
 from headprune_lib.export.gguf import read_gguf, read_gguf_tokenizer
@@ -25,10 +25,7 @@ LAYERS = [(layer, head) for layer in (2, 3) for head in range(4)]
 
 def pruned(cut, model_class=t.LlamaForCausalLM, **more):
     torch.manual_seed(0)
-    model = model_class(model_class.config_class(**CONFIG | more)).eval()
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            torch.nn.init.normal_(parameter, std=0.15)
+    model = drawn(model_class(model_class.config_class(**CONFIG | more)), std=0.15)
     return prune_heads(model, cut)
 
 
@@ -71,10 +68,8 @@ def test_llama_cpp_computes_the_same(name, tmp_path):
     model, ids = pruned(cut, **more), [5, 9, 11, 20, 7, 8, 22, 4, 6, 13]
     written = export_gguf(model, tmp_path / "model.gguf")
     assert written.architecture == ("llama" if cut in ([], OF_EACH) else "deci")
-    with torch.no_grad():
-        logits = model(torch.tensor([ids])).logits[0, -1]
-    made = llama_cpp_logits(written.path, ids)
-    torch.testing.assert_close(made, logits, rtol=0, atol=1e-4)
+    logits = logits_of(model, {"input_ids": torch.tensor([ids])})[0, -1]
+    torch.testing.assert_close(llama_cpp_logits(written.path, ids), logits, rtol=0, atol=1e-4)
 
 
 def test_the_file_holds_the_heads_of_each_layer_and_no_more(tmp_path):
@@ -89,7 +84,8 @@ def test_the_file_holds_the_heads_of_each_layer_and_no_more(tmp_path):
 
 
 def test_the_tokenizer_of_another_file_is_copied(tmp_path):
-    writer = gguf.GGUFWriter(tmp_path / "base.gguf", "llama")
+    base, out = tmp_path / "base.gguf", tmp_path / "out.gguf"
+    writer = gguf.GGUFWriter(base, "llama")
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("default")
     writer.add_token_list([f"piece {i}" for i in range(30)])
@@ -98,15 +94,11 @@ def test_the_tokenizer_of_another_file_is_copied(tmp_path):
     for step in ("header", "kv_data", "tensors"):
         getattr(writer, f"write_{step}_to_file")()
     writer.close()
-    written = export_gguf(
-        pruned(GROUP), tmp_path / "out.gguf", tokenizer_from=tmp_path / "base.gguf"
-    )
-    base, made = (gguf.GGUFReader(tmp_path / name) for name in ("base.gguf", "out.gguf"))
-    of_both = [
-        {n: f.contents() for n, f in one.fields.items() if n.startswith("tokenizer.")}
-        for one in (base, made)
-    ]
-    assert of_both[0] == of_both[1] and len(of_both[0]) == 5
+    written = export_gguf(pruned(GROUP), out, tokenizer_from=base)
+    fields, copied = (gguf.GGUFReader(path).fields for path in (base, out))
+    names = [name for name in copied if name.startswith("tokenizer.")]
+    assert len(names) == 5 and not [n for n in fields if "tokenizer." in n and n not in names]
+    assert all(copied[name].contents() == fields[name].contents() for name in names)
     assert written.tokenizer.endswith("base.gguf")
 
 
@@ -144,10 +136,9 @@ def written(tmp_path_factory):
 def test_what_is_read_computes_what_was_written(written):
     model, path = written
     ids = torch.arange(4, 20).view(2, 8)
-    found = read_gguf(path)
-    with torch.no_grad():
-        torch.testing.assert_close(found(ids).logits, model(ids).logits, rtol=1e-5, atol=1e-6)
-    batch = {"input_ids": ids, "labels": ids}
+    found, batch = read_gguf(path), {"input_ids": ids, "labels": ids}
+    made, logits = (logits_of(one, batch) for one in (found, model))
+    torch.testing.assert_close(made, logits, rtol=1e-5, atol=1e-6)
     mine, theirs = (head_importance(one, [batch])["self"] for one in (found, model))
     torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
     assert prune_heads(found, [(0, 0), (0, 1)]).num_parameters() < model.num_parameters()

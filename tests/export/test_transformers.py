@@ -2,16 +2,14 @@
 
 import copy
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import tiny
 import torch
 import transformers as t
 from census.tiny import tiny_config
-from tiny import batch_for, build, inputs_of, same_weights
+from processes import python
+from tiny import batch_for, build, inputs_of, logits_of, same_weights, scores_of
 
 import headprune_lib as hp
 
@@ -20,11 +18,7 @@ CAUSAL = "AutoModelForCausalLM"
 
 
 def uniform(model, amount):
-    scores = {
-        kind: torch.rand(mask.shape, generator=torch.Generator().manual_seed(0))
-        for kind, mask in hp.ones_mask(model).items()
-    }
-    return hp.prune_heads(model, hp.uniform_mask(model, scores, amount))
+    return hp.prune_heads(model, hp.uniform_mask(model, scores_of(model), amount))
 
 
 def drawn(model_class, **more):
@@ -101,14 +95,7 @@ def opened(tmp_path_factory):
         torch.save(inputs, base / name / "inputs.pt")
         found[name], asked[name] = (model, inputs, written), (auto, str(written.folder))
     (base / "asked.json").write_text(json.dumps(asked))
-    done = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE, base / "asked.json", base / "made.pt"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    python(ELSEWHERE, base / "asked.json", base / "made.pt", HF_HUB_OFFLINE="1")
     return found, torch.load(base / "made.pt")
 
 
@@ -120,8 +107,7 @@ def test_plain_transformers_computes_the_same(name, opened):
     _, route, model_class, _ = ROUTES[name]
     assert (written.route, written.model_class) == (route, model_class)
     assert made[name]["class"] == model_class
-    with torch.no_grad():
-        logits = model(**inputs).logits
+    logits = logits_of(model, inputs)
     scale = max(1.0, float(logits.abs().max()))  # of rounding
     torch.testing.assert_close(made[name]["logits"], logits, rtol=0, atol=1e-5 * scale)
     if "tokens" in made[name]:

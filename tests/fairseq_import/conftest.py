@@ -1,23 +1,20 @@
 """Small models that fairseq itself trains, once a session."""
 
-import random
 from importlib.util import find_spec
 
 import pytest
 from fairseqmodels import SHAPES, run, train_shape
+from translated import pairs
 
 
 @pytest.fixture(scope="session")
 def text(tmp_path_factory):
-    """Made-up words, and each of them backwards: source and target files, three splits."""
-    folder, generator = tmp_path_factory.mktemp("text"), random.Random(0)
-    words = [first + second for first in "bdgk" for second in "aeou"]
-    for split, n in (("train", 400), ("valid", 40), ("test", 40)):
-        rows = [generator.choices(words, k=generator.randint(2, 8)) for _ in range(n)]
-        (folder / f"{split}.xx").write_text("".join(f"{' '.join(row)}\n" for row in rows))
-        (folder / f"{split}.yy").write_text(
-            "".join(f"{' '.join(word[::-1] for word in row)}\n" for row in rows)
-        )
+    """Made-up sentences, and each word of them backwards: source and target files, three splits."""
+    folder = tmp_path_factory.mktemp("text")
+    for seed, (split, n) in enumerate({"train": 400, "valid": 40, "test": 40}.items()):
+        sides = zip(*pairs(n, seed), strict=True)
+        for side, lines in zip(("xx", "yy"), sides, strict=True):
+            (folder / f"{split}.{side}").write_text("".join(f"{line}\n" for line in lines))
     return folder
 
 

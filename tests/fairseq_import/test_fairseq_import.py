@@ -6,6 +6,7 @@ import os
 import pytest
 import torch
 from fairseqmodels import train_shape
+from tiny import logits_of
 
 from headprune_lib import import_fairseq
 
@@ -31,11 +32,6 @@ def lines(text, name):
     return (text / name).read_text().splitlines()
 
 
-def logits(model, batch):
-    with torch.no_grad():
-        return model(**{k: v for k, v in batch.items() if k != "labels"}).logits
-
-
 @trains
 def test_logits_are_fairseqs(trained, text):
     data, checkpoint = trained
@@ -48,7 +44,7 @@ def test_logits_are_fairseqs(trained, text):
     real = batch["labels"] != -100
     assert not real.all()
     torch.testing.assert_close(
-        logits(translator.model, batch)[real], theirs[real], rtol=0, atol=1e-5
+        logits_of(translator.model, batch)[real], theirs[real], rtol=0, atol=1e-5
     )
 
 
@@ -94,7 +90,7 @@ def test_checkpoints_of_old_versions_are_the_same_model(trained, tmp_path, text)
         import_fairseq(path, dictionaries(data)) for path in (checkpoint, tmp_path / "old.pt")
     )
     batch = new.batch(lines(text, "test.xx")[:4], lines(text, "test.yy")[:4])
-    assert torch.equal(logits(new.model, batch), logits(same.model, batch))
+    assert torch.equal(logits_of(new.model, batch), logits_of(same.model, batch))
 
 
 class Malicious:

@@ -1,17 +1,15 @@
 """The encoder half of profile ``paper``: its own code, a hub on the loopback, a tiny BERT, little text."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import hub
 import pandas as pd
 import pytest
-import tokenizers
 import transformers
+from ownmodels import bert, kept_in
+from processes import python
 
 from headprune_lib.replication.data import TASKS, WORDS
 from headprune_lib.replication.models.pretrained import BASES
@@ -42,11 +40,8 @@ def write_glue(folder: Path) -> None:
     """Every task as parquet, with the card that says which file is which split."""
     texts, configs = sentences(), []
     for task, (splits, columns) in LAYOUT.items():
-        config, start, n_labels = (
-            {"config_name": task, "data_files": []},
-            0,
-            len(TASKS[task].labels),
-        )
+        config = {"config_name": task, "data_files": []}
+        start, n_labels = 0, len(TASKS[task].labels)
         (folder / task).mkdir(parents=True)
         for split in splits:
             rows = range(start, start := start + N[split.partition("_")[0]])
@@ -59,52 +54,26 @@ def write_glue(folder: Path) -> None:
     (folder / "README.md").write_text(f"---\nconfigs: {json.dumps(configs)}\n---\n# GLUE\n")
 
 
-def write_bert(folder: Path) -> None:
-    """A tiny BERT of random weights with word pieces of the text."""
-    words = tokenizers.BertWordPieceTokenizer()
-    words.train_from_iterator(sentences(), vocab_size=400, show_progress=False)
-    folder.mkdir(parents=True)
-    words.save(str(folder / "whole.json"))
-    whole = transformers.BertTokenizerFast(tokenizer_file=str(folder / "whole.json"))
-    whole.save_pretrained(folder)
-    (folder / "whole.json").unlink()
-    sizes = {"vocab_size": words.get_vocab_size(), "hidden_size": 32, "intermediate_size": 48}
-    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
-    config = transformers.BertConfig(**sizes)
-    transformers.BertForMaskedLM(config).save_pretrained(folder)
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hub")
     write_glue(folder / GLUE)
-    write_bert(folder / BERT)
+    (folder / BERT).mkdir(parents=True)
+    kept_in(folder / BERT, bert(transformers.BertForMaskedLM, max_position_embeddings=64))
     return folder
 
 
 @pytest.fixture
 def ask(files, tmp_path):
     """Runs code in a process that takes the loopback for the Hub; gives what it prints."""
+    folders = {"HF_HOME": "hf", "HEADPRUNE_CACHE": "cache", "HEADPRUNE_RESULTS": "results"}
+    own = {"PYTHONPATH": str(project_root()), "PYTHONWARNINGS": "ignore", "HF_HUB_DISABLE_XET": "1"}
+    own |= {name: str(tmp_path / folder) for name, folder in folders.items()}
     with hub.serving(files) as server:
 
-        def run(code: str, code_expected: int = 0) -> str:
-            folders = {"HF_HOME": "hf", "HEADPRUNE_CACHE": "cache", "HEADPRUNE_RESULTS": "results"}
-            kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HEADPRUNE"))}
-            done = subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", code],
-                capture_output=True,
-                text=True,
-                check=False,
-                env={
-                    **kept,
-                    "PYTHONPATH": str(project_root()),
-                    "HF_ENDPOINT": server.address,
-                    "HF_HUB_DISABLE_XET": "1",
-                    **{name: str(tmp_path / folder) for name, folder in folders.items()},
-                },
-            )
-            assert done.returncode == code_expected, done.stderr[-3000:]
-            return done.stdout + (done.stderr if code_expected else "")
+        def run(code: str, ends: int = 0) -> str:
+            here = {**own, "HF_ENDPOINT": server.address}
+            return python(code, ends=ends, without=("HF_", "HEADPRUNE"), **here).stdout
 
         run.server, run.folder = server, tmp_path
         yield run

@@ -1,15 +1,13 @@
 """The translation half of profile ``paper``: its own code and commands, with tiny models and text."""
 
 import json
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import hub
 import pytest
 import translated
+from processes import python
 
 from headprune_lib.replication import store
 from headprune_lib.replication.claims import evidence
@@ -57,20 +55,11 @@ def world(tmp_path_factory):
 
 def headprune(server, *commands: list[str]) -> str:
     """Runs commands one after the other in a process of their own; gives what they print."""
-    folder = server.root
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("HEADPRUNE")}
     places = {"SACREBLEU": "sacrebleu", "HEADPRUNE_CACHE": "cache", "HEADPRUNE_RESULTS": "results"}
-    mirror = f"{server.address}/fair/archives/resolve/main"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", COMMANDS, json.dumps(commands)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**kept, "PYTHONPATH": str(project_root()), "HEADPRUNE_MIRROR": mirror}
-        | {name: str(folder / place) for name, place in places.items()},
-    )
-    assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-2000:]
-    return done.stdout
+    own = {name: str(server.root / place) for name, place in places.items()}
+    own |= {"PYTHONPATH": str(project_root()), "PYTHONWARNINGS": "ignore"}
+    own["HEADPRUNE_MIRROR"] = f"{server.address}/fair/archives/resolve/main"
+    return python(COMMANDS, json.dumps(commands), without="HEADPRUNE", **own).stdout
 
 
 def reproduce(*names: str, more=()) -> list[list[str]]:

@@ -1,9 +1,7 @@
 """Where the project's folders are, in a checkout and without one."""
 
-import subprocess
-import sys
-
 import pytest
+from processes import python
 
 from headprune_lib.replication import paths
 
@@ -60,8 +58,7 @@ def test_a_command_that_needs_a_checkout_says_so_at_once(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADPRUNE_ROOT", str(tmp_path))
     for name in ("RESULTS", "MODELS"):
         monkeypatch.delenv(f"HEADPRUNE_{name}", raising=False)
-    words = [sys.executable, "-c", WITHOUT_TORCH, *lines]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    done = python(WITHOUT_TORCH, *lines)
     told = done.stderr.splitlines()
     said = f"headprune: HEADPRUNE_ROOT is {tmp_path}, which is no checkout of headprune: it has no "
     assert len(told) == 10 and all(line.startswith(said) for line in told)

@@ -1,15 +1,16 @@
 """Each claim is judged from the results that bear on it, found by looking."""
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 
-from headprune_lib.replication import measurements, store
+from headprune_lib.replication import store
 from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.claims.kept import kept_by_others
 from headprune_lib.replication.claims.others import others_rows
 from headprune_lib.replication.claims.rules import CLAIMS
 from headprune_lib.replication.published import independent_curves
+from headprune_lib.replication.store import Key
 
 
 def test_without_results_nothing_was_run(tmp_path):
@@ -19,34 +20,22 @@ def test_without_results_nothing_was_run(tmp_path):
     assert judged[0].rows[0].name == "figure1b" and len(judged[2].others) == 8
 
 
-def test_both_halves_count_and_a_result_of_another_task_needs_no_list(smoke, tmp_path):
-    results = [measurements.get(artifact, smoke) for artifact in ("figure1b", "table1")]
-    for result in (*results, dataclasses.replace(results[0], task="sst2")):
-        store.save(result, tmp_path)
-    rows = evidence.all_verdicts(tmp_path)[0].rows
-    assert [(row.name, row.setting) for row in rows] == [
-        ("figure1b", "tiny, synthetic"),
-        ("figure1b", "tiny, SST-2"),
-        ("table1", "post-norm translator, toy"),
-    ]
+BEFORE = "2026-11-21T00:00:00+00:00"
 
 
-def test_what_was_measured_before_the_bounds_is_exploratory(smoke):
-    own = measurements.get("figure1b", smoke)
-    for date, kind in (
-        ("2026-11-21T00:00:00+00:00", "exploratory"),
-        (evidence.FIXED, "confirmatory"),
-    ):
-        parts = {
-            name: dataclasses.replace(part, provenance={**part.provenance, "date": date})
-            for name, part in own.parts.items()
-        }
-        (row,) = evidence.rows_of(dataclasses.replace(own, parts=parts))
-        assert row.kind == kind
-        for part in parts.values():
-            part.provenance["first_measured"] = "2026-11-21T00:00:00+00:00"
-        (again,) = evidence.rows_of(dataclasses.replace(own, parts=parts))
-        assert again.kind == "exploratory", "measured again, after it had been seen"
+@pytest.mark.parametrize(
+    ("measured", "kind"),
+    [
+        ({"date": BEFORE}, "exploratory"),
+        ({"date": evidence.FIXED}, "confirmatory"),
+        ({"date": evidence.FIXED, "first_measured": BEFORE}, "exploratory"),  # it had been seen
+    ],
+)
+def test_what_was_measured_before_the_bounds_is_exploratory(measured, kind):
+    stored = store.load(Key("one_head", "snli", "minilm"))
+    parts = {name: replace(part, provenance=measured) for name, part in stored.parts.items()}
+    (row,) = evidence.rows_of(replace(stored, parts=parts))
+    assert row.kind == kind
 
 
 # --- the paper's own models, as others measured them ---------------------------------------------

@@ -91,10 +91,8 @@ FAST, SLOW, UNSURE = (1.2, 1.15, 1.25), (1.02, 1.0, 1.04), (1.12, 0.99, 1.3)
 
 def faster(*ratios):
     """C6 at batches of 1, 4, 16 and 64: ratio, low and high end."""
-    timed = zip((1, 4, 16, 64), ratios, strict=False)
-    return rules.faster(
-        {size: {"ratio": ratio, "interval": ends} for size, (ratio, *ends) in timed}
-    )
+    rows = zip((1, 4, 16, 64), ratios, strict=False)
+    return rules.faster({size: {"ratio": row[0], "interval": row[1:]} for size, row in rows})
 
 
 def agreement(ends, left_out=(0.2, 0.5), reliability=(0.9, 0.8), r=0.7, p=0.001):

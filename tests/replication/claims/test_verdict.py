@@ -5,9 +5,9 @@ import pytest
 from headprune_lib.replication.claims.verdict import LEAST_POWER, NOT_RUN, Judged, Row, combine
 
 
-def row(word, power=0.9, met=True, aside="", claim="C3"):
+def row(word, power=0.9, met=True, aside=""):
     judged = Judged(word, met, "", power, aside=aside) if word != "not run" else NOT_RUN
-    return Row(claim, "encoder", "figure3b", "tiny", judged, seen=True)
+    return Row("C3", "encoder", "figure3b", "tiny", judged, seen=True)
 
 
 @pytest.mark.parametrize(

@@ -84,9 +84,7 @@ def write(folder, files, encoding="utf-8"):
 def test_every_layout_is_read(case, tmp_path):
     task = TASKS[case.split()[0]]
     splits = task.load(write(tmp_path, CASES[case]))
-    assert set(splits) >= (
-        {"test"} if task.name in ("sick", "mnli-mismatched") else {"train", "test"}
-    )
+    assert "train" in splits or task.name in ("sick", "mnli-mismatched")
     test = splits["test"]
     rows = (test.texts, test.second, [task.labels[label] for label in test.labels])
     assert rows == TEST_ROWS.get(case, rows)
@@ -119,20 +117,11 @@ def test_two_layouts_of_the_same_text_are_one_dataset_and_the_environment_names_
 def test_the_hub_and_a_folder_give_the_same_examples(tmp_path, elsewhere, monkeypatch):
     cola, hub = TASKS["cola"], tmp_path / "hub"
     hub.mkdir()
-    for split, rows in {
-        "train": [("A cat sat.", 1), ("Sat a cat.", 0)],
-        "validation": [("He ran.", 1), ("Ran he.", 0)],
-    }.items():
-        datasets.Dataset.from_list(
-            [{"sentence": text, "label": label, "idx": i} for i, (text, label) in enumerate(rows)],
-            features=datasets.Features(
-                {
-                    "sentence": datasets.Value("string"),
-                    "idx": datasets.Value("int32"),
-                    "label": datasets.ClassLabel(names=["unacceptable", "acceptable"]),
-                }
-            ),
-        ).to_parquet(hub / f"{split}.parquet")
+    names = datasets.ClassLabel(names=["unacceptable", "acceptable"])
+    texts = {"train": ["A cat sat.", "Sat a cat."], "validation": ["He ran.", "Ran he."]}
+    for split, sentences in texts.items():
+        rows = datasets.Dataset.from_dict({"sentence": sentences, "idx": [0, 1], "label": [1, 0]})
+        rows.cast_column("label", names).to_parquet(hub / f"{split}.parquet")
     cola = replace(cola, hub=replace(cola.hub, path=str(hub), config=None))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
     folder = write(tmp_path / "files", CASES["cola"])

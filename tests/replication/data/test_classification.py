@@ -11,11 +11,8 @@ HEADER = "id\tsentiment\ttext\n"
 def test_the_review_splits_are_disjoint_and_cover_what_is_said():
     splits = TASKS["reviews"].load()
     texts = {name: {normalise(text) for text in split.texts} for name, split in splits.items()}
-    assert {name: len(split) for name, split in splits.items()} == {
-        "test": 2499,
-        "valid": 527,
-        "train": 7347,
-    }
+    sizes = {name: len(split) for name, split in splits.items()}
+    assert sizes == {"test": 2499, "valid": 527, "train": 7347}
     for name, members in texts.items():
         assert len(members) == len(splits[name])
         assert not members & set().union(*(texts[other] for other in texts if other != name))

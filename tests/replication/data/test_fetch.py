@@ -1,12 +1,82 @@
-"""What is needed of an archive is unpacked, wherever it lies within, and nothing else."""
+"""The paper's translator as it is published, a tar with dictionaries and codes, is fetched over faults."""
 
 import io
 import tarfile
 
-from headprune_lib.replication.data import Archive
+import hub
+import pytest
+from translated import WMT, pack_wmt
+
+from headprune_lib.replication.data import Archive, MissingData, WrongChecksum, fetch, noted
+from headprune_lib.replication.models.fairseq import WMT14
+
+slow = pytest.mark.slow  # half a second each to stop the server
 
 
-def test_nothing_is_written_outside_of_the_folder(tmp_path, elsewhere):
+@pytest.fixture
+def server(elsewhere):
+    with hub.serving(elsewhere / "served") as found:
+        yield found
+
+
+def pack(server, files) -> Archive:
+    """An archive of the files, packed as the public one is, on the server."""
+    pack_wmt(server.folder / "models" / "fair" / "wmt14" / WMT, files)
+    return Archive("wmt14-enfr", f"{server.address}/fair/wmt14/resolve/main/{WMT}", WMT14.files)
+
+
+@pytest.fixture
+def plain(server):
+    return pack(server, {name: name.encode() * 500 for name in WMT14.files})
+
+
+@slow
+def test_a_download_that_breaks_off_goes_on(server, plain, monkeypatch):
+    monkeypatch.setattr(fetch, "CHUNK", 16)  # the archive is small; what is written is kept
+    server.cuts[WMT] = 2
+    for _ in range(2):
+        with pytest.raises(MissingData, match="goes on where it broke off"):
+            plain.folder()
+    folder = plain.folder()
+    started = [int(asked[6:-1]) for asked in server.ranges[1:]]
+    assert 0 < started[0] < started[1], "each goes on behind what came before"
+    assert {path.name for path in folder.iterdir()} == {*WMT14.files}
+    assert (folder / "bpecodes").read_bytes() == b"bpecodes" * 500
+    asked = len(server.asked)
+    assert plain.folder() == folder and len(server.asked) == asked
+
+
+@slow
+@pytest.mark.parametrize(
+    "first",
+    [
+        lambda whole: b"<html>log in first</html>",
+        lambda whole: whole[:200] + bytes(50) + whole[250:],
+    ],
+    ids=["a page", "other bytes within"],
+)
+def test_a_first_download_that_is_no_archive_is_set_aside_and_not_noted(server, plain, first):
+    served = server.folder / "models" / "fair" / "wmt14" / WMT
+    whole = served.read_bytes()
+    served.write_bytes(first(whole))
+    with pytest.raises(WrongChecksum, match=r"is no whole archive.*set aside as .*damaged-1"):
+        plain.folder()
+    assert noted(plain.url) is None and not plain.here
+    served.write_bytes(whole)
+    assert plain.folder().is_dir() and noted(plain.url)
+
+
+@slow
+def test_an_archive_of_something_else_is_set_aside(server):
+    archive = pack(server, {"model.pt": b"x"})
+    with pytest.raises(WrongChecksum, match=r"holds no dict.en.txt, .*bpecodes.*set aside as"):
+        archive.folder()
+    assert noted(archive.url) is None
+
+
+def test_what_is_needed_is_unpacked_wherever_it_lies_and_nothing_outside_of_the_folder(
+    tmp_path, elsewhere
+):
     archive = Archive("model", "https://example.org/model.tar.gz", ("dict.txt", "codes"))
     (tmp_path / "cache" / "archives").mkdir(parents=True)
     with tarfile.open(tmp_path / "cache" / "archives" / "model.tar.gz", "w:gz") as made:
@@ -15,8 +85,6 @@ def test_nothing_is_written_outside_of_the_folder(tmp_path, elsewhere):
             member.size = 2
             made.addfile(member, io.BytesIO(b"ab"))
     folder = archive.folder()
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
-        "dict.txt": b"ab",
-        "codes": b"ab",
-    }
+    unpacked = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert unpacked == {"dict.txt": b"ab", "codes": b"ab"}
     assert not [*tmp_path.rglob("*out.txt")] and len([*tmp_path.rglob("codes")]) == 1

@@ -9,14 +9,11 @@ TASK = TRANSLATION_TASKS[iwslt.NAME]
 
 
 def write(folder, train, talks):
-    """Training lines and, the same in each talk, segments; German and English."""
+    """Training lines and, the same in each talk, segments."""
     folder.mkdir(parents=True)
-    for column, side in enumerate(iwslt.LANGUAGES):
-        lines = "".join(f"{row[column]}\n" for row in train)
-        (folder / f"train.tags.de-en.{side}").write_text(lines)
-        segments = "".join(f'<seg id="{i}"> {row[column]} </seg>\n' for i, row in enumerate(talks))
-        for name in iwslt._TESTS:
-            (folder / f"{name}.de-en.{side}.xml").write_text(f"<doc>\n{segments}</doc>\n")
+    files = translated.talk_files(train, dict.fromkeys(translated.TALKS, talks))
+    for name, text in files.items():
+        (folder / name).write_text(text)
 
 
 @pytest.fixture

@@ -81,21 +81,14 @@ def test_curves_are_what_masks_along_the_stored_orders_do(smoke, which_first):
     for (name, part), step in zip(parts, itertools.cycle((3, 8, 5))):
         raw, seed = part.raw, parse_part(name).training or 1
         assert part.runs[0]["seed"] == seed
-        subject, order = (
-            EncoderSubject.of(smoke, seed),
-            [("self", *head) for head in raw["order"][0]],
-        )
-        n_cut = math.ceil(8 * raw["shares"][step] - 1e-9)
-        right, nats = plainly.answers(
-            subject, subject.test, order_mask(subject.model, order, n_cut)
-        )
+        subject = EncoderSubject.of(smoke, seed)
+        order = [("self", *head) for head in raw["order"][0]]
+        mask = order_mask(subject.model, order, math.ceil(8 * raw["shares"][step] - 1e-9))
+        right, nats = plainly.answers(subject, subject.test, mask)
         assert (raw["correct"][0, step] != right).sum() <= 1, name
         assert raw["log_loss"][0, step] == pytest.approx(nats.mean(), abs=2e-3)
         if "loss" in raw:
             np.testing.assert_allclose(raw["loss"][0, step] / 1000, nats, atol=2e-3)
-
-
-# --- orders beside each other -----------------------------------------------------------------------
 
 
 def test_the_weight_is_chosen_on_training_sentences(which_first, smoke):
@@ -126,9 +119,8 @@ def test_sentences_of_scores_and_of_choices_are_apart():
     subject = EncoderSubject(load_profile("smoke"), 1, None, "")
     subject.check_apart()
     train = TASKS["synthetic"].split("train", None)
-    assert (
-        subject.selection.texts == train.texts[:32] and subject.scoring.texts == train.texts[-32:]
-    )
+    assert subject.selection.texts == train.texts[:32]
+    assert subject.scoring.texts == train.texts[-32:]
     used = EncoderSubject(load_profile("smoke", n_used=5), 1, None, "")
     assert used.test.texts == TASKS["synthetic"].split("test", None).texts[5:53]
     for more in ({"n_selection": len(train) - 31}, {"n_scoring": len(train) - 31}):

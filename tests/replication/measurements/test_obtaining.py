@@ -10,6 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from headprune_lib import ones_mask
+from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication import measurements
 from headprune_lib.replication.measurements import MEASUREMENTS
 from headprune_lib.replication.measurements.halves import HALF_OF
@@ -108,6 +109,13 @@ def test_a_new_version_of_what_goes_into_a_part_makes_it_stale(monkeypatch):
     monkeypatch.setitem(MEASUREMENTS["one_head"].__dict__, "version", 7)
     after = all_signed()
     assert {key for key in after if after[key] != before[key]} == made_of
+    fisher = signed("pruning_curve", smoke, part="fisher")
+    for name in ("fisher", "importance", "random"):  # the last two are the curve's own
+        criterion = dataclasses.replace(CRITERIA[name], version=2)
+        monkeypatch.setitem(CRITERIA, name, criterion)
+    assert signed("pruning_curve", smoke, part="fisher") != fisher
+    changed = {key for key, digest in all_signed().items() if after[key] != digest}
+    assert not [key for key in changed if key[:2] == ("pruning_curve", "encoder")]
 
 
 def test_a_signature_holds_what_a_result_depends_on_and_nothing_else():

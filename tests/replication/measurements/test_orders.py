@@ -5,12 +5,9 @@ import dataclasses
 import pytest
 
 from headprune_lib import masked_heads, rank_heads, score_heads
-from headprune_lib.criteria import CRITERIA
 from headprune_lib.masking import ones_mask
 from headprune_lib.replication import measurements
-from headprune_lib.replication.measurements import MEASUREMENTS, obtaining
 from headprune_lib.replication.measurements.effects import one_by_one_scores
-from headprune_lib.replication.measurements.orders import EVERY
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject, forced_batches
@@ -83,17 +80,3 @@ def test_a_further_training_is_measured_as_if_it_were_the_only_one(smoke):
     few = dataclasses.replace(profile, n_examples=20)
     found = measurements.get("pruning_curve", few, parts=["random training 2"])
     assert set(found.values["curves"]) == {"random training 2"}  # told without the first
-
-
-def test_a_new_version_of_a_criterion_is_another_signature(monkeypatch):
-    smoke = load_profile("smoke")
-
-    def digest(name):
-        curve = MEASUREMENTS["pruning_curve"]
-        return obtaining.Request(curve, "encoder", smoke, smoke.task).signature(name)["digest"]
-
-    before = {name: digest(name) for name in ("fisher", *EVERY["encoder"])}
-    for name in ("fisher", "importance", "random"):
-        one = CRITERIA[name]
-        monkeypatch.setitem(CRITERIA, name, type(one)(**{**vars(one), "version": 2}))
-    assert {name for name in before if before[name] != digest(name)} == {"fisher"}

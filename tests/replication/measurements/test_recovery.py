@@ -38,10 +38,8 @@ def test_before_training_a_removed_head_is_a_masked_one(result, smoke, subject):
     scores = head_importance(subject.model, subject.batches(subject.scoring).batches)
     for name in ENCODER[1:]:
         order, share, _ = read_part(name)
-        raw, n_runs = (
-            result.parts[name].raw,
-            smoke.recovery.random_orders if "random" in name else 1,
-        )
+        raw = result.parts[name].raw
+        n_runs = smoke.recovery.random_orders if "random" in name else 1
         assert raw["heads"].shape[:2] == (n_runs, n_cut(8, share)) and (raw["seconds"] > 0).all()
         for run, stored in enumerate(raw["heads"]):
             heads = heads_in(stored)
@@ -86,9 +84,6 @@ def test_lora_moves_projections_alone(subject, smoke):
     for name in moved:
         change = (after.state_dict()[name] - before[name]).double()
         assert torch.linalg.matrix_rank(change, atol=1e-5) <= smoke.recovery.lora.rank
-
-
-# --- translators ----------------------------------------------------------------------------------
 
 
 def test_before_training_a_translator_loses_what_its_masks_cut(smoke):

@@ -139,9 +139,6 @@ def test_orders_beside_each_other_are_followed_as_plain_masks_say(pre, part):
     assert curve[0] == pytest.approx(uncut)
 
 
-# --- beam search ------------------------------------------------------------------------------------
-
-
 def test_quality_with_and_without_shared_ngrams(smoke, subject):
     values = measurements.get("quality", smoke).values
     for beams in (1, 5):

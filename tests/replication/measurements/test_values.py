@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny import in_tiers
 
 from headprune_lib.replication import stats, store
 from headprune_lib.replication.measurements import MEASUREMENTS
@@ -28,11 +29,7 @@ def quick(key):
     return key.measurement in QUICK or (key.measurement in SINGLE and key.task == "reviews")
 
 
-@pytest.mark.parametrize(
-    "key",
-    [pytest.param(key, marks=[pytest.mark.slow] * (not quick(key))) for key in KEYS],
-    ids="-".join,
-)
+@pytest.mark.parametrize("key", in_tiers(KEYS, {*filter(quick, KEYS)}), ids="-".join)
 def test_values_of_a_committed_result_follow_from_its_outcomes(key):
     assert records.values_follow(store.load(key)).agrees
 

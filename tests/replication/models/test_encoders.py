@@ -7,8 +7,10 @@ import numpy as np
 import plainly
 import pytest
 import torch
-import transformers
+from ownmodels import SMALL
 from safetensors import safe_open
+from tiny import logits_of
+from transformers import MPNetConfig
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data import TASKS, Texts
@@ -47,18 +49,6 @@ def with_recipe(profile, **values):
     return dataclasses.replace(profile, finetuning=finetuning)
 
 
-def other_base():
-    return transformers.MPNetConfig(
-        vocab_size=64,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=40,
-        initializer_range=0.2,
-    )
-
-
 def same(model, weights):
     return all(torch.equal(model.state_dict()[name], one) for name, one in weights.items())
 
@@ -68,7 +58,8 @@ def same(model, weights):
     [("synthetic-pairs", "tiny", 2), pytest.param("synthetic", "other", 1, marks=pytest.mark.slow)],
 )
 def test_weights_are_those_of_a_plain_loop_bit_by_bit(profile, monkeypatch, task, model, seed):
-    other = Base("other", "MPNet", build=other_base, kernel="eager")
+    sizes = {**SMALL, "max_position_embeddings": 40, "initializer_range": 0.2}
+    other = Base("other", "MPNet", build=lambda: MPNetConfig(**sizes), kernel="eager")
     monkeypatch.setitem(pretrained.BASES, "other", other)
     profile = dataclasses.replace(profile, task=task, model=model)
     # large steps, so that an update that differs shows; a last batch that is short
@@ -82,11 +73,10 @@ def test_weights_are_those_of_a_plain_loop_bit_by_bit(profile, monkeypatch, task
     assert not found.training and same(found, expected.state_dict())
     moved = [not torch.equal(found.state_dict()[n], old) for n, old in fresh.state_dict().items()]
     assert sum(moved) > len(moved) / 2
-    (batch,) = make_batches(
-        load_tokenizer(model), TASKS[task].split("test").first(8), 8, 32
-    ).batches
-    with torch.no_grad():  # in float32, as it was not trained
-        assert torch.equal(found(**batch).logits, expected(**batch).logits)
+    examples = TASKS[task].split("test").first(8)
+    (batch,) = make_batches(load_tokenizer(model), examples, 8, 32).batches
+    # in float32, as it was not trained
+    assert torch.equal(logits_of(found, batch), logits_of(expected, batch))
 
 
 class Killed(Exception):
@@ -149,10 +139,8 @@ def test_only_what_was_trained_is_stored_rounded_and_found_again(profile):
 @pytest.mark.slow
 def test_committed_weights_of_another_recipe_are_left_alone(profile, tmp_path):
     finetuned(profile)
-    committed, wanted = (
-        tmp_path / "committed" / "synthetic-tiny-seed1.safetensors",
-        recipe(profile, 1),
-    )
+    committed = tmp_path / "committed" / "synthetic-tiny-seed1.safetensors"
+    wanted = recipe(profile, 1)
     committed.parent.mkdir()
     weights_path("tiny", wanted).rename(committed)
     assert weights_path("tiny", wanted) == committed
@@ -185,9 +173,6 @@ def test_a_processor_without_bfloat16_trains_in_float32_and_the_file_says_so(
         assert stored_recipe(path) == wanted and read_weights(path, wanted) is not None
 
 
-# --- batches ----------------------------------------------------------------------------------------
-
-
 def test_batches_are_sorted_padded_cut_short_and_restored():
     tokenizer = load_tokenizer("tiny")
     texts = ("good film", "the plot is dull", "bad", "a very very very good cast")
@@ -195,9 +180,8 @@ def test_batches_are_sorted_padded_cut_short_and_restored():
     made = make_batches(tokenizer, Texts(texts, labels), 3, 5)
     assert made.n_truncated == 2  # with [CLS] and [SEP], 6 and 8 tokens
     assert [tuple(b["input_ids"].shape) for b in made.batches] == [(3, 5), (1, 5)]
-    assert made.restore(torch.cat([b["labels"] for b in made.batches]).numpy()).tolist() == [
-        *labels
-    ]
+    found = torch.cat([batch["labels"] for batch in made.batches]).numpy()
+    assert tuple(made.restore(found)) == labels
     pairs = Texts(("good film", "bad plot is dull"), (1, 0), ("fine", "cold cast"))
     (batch,) = make_batches(tokenizer, pairs, 2, 6).batches
     words = [tokenizer.convert_ids_to_tokens(row) for row in batch["input_ids"]]
@@ -206,9 +190,6 @@ def test_batches_are_sorted_padded_cut_short_and_restored():
     assert batch["token_type_ids"][0].tolist() == [0, 0, 0, 0, 1, 1]
     with pytest.raises(ValueError, match="dataset is empty"):
         make_batches(tokenizer, Texts((), ()), 3, 5)
-
-
-# --- recipes on examples that were held out -------------------------------------------------------
 
 
 @pytest.mark.slow

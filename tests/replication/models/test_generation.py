@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from tiny import build
+from tiny import TWO_SIDED, build
 from transformers import MarianConfig, MarianMTModel
 
 from headprune_lib import head_mask, masked_heads, ones_mask
@@ -23,12 +23,9 @@ PAD, END, START = 0, 2, 3
 @pytest.fixture(scope="module")
 def model():
     """Random weights, so large that heads matter, that do not repeat themselves and that end."""
-    config = MarianConfig(
-        vocab_size=40, max_position_embeddings=200, d_model=16, encoder_layers=2, decoder_layers=2,
-        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=24,
-        decoder_ffn_dim=24, activation_function="relu", scale_embedding=True, pad_token_id=PAD,
-        eos_token_id=END, decoder_start_token_id=START, forced_eos_token_id=None,
-    )  # fmt: skip
+    own = {"vocab_size": 40, "max_position_embeddings": 200, "activation_function": "relu"}
+    own |= {"pad_token_id": PAD, "eos_token_id": END, "decoder_start_token_id": START}
+    config = MarianConfig(**TWO_SIDED | own, scale_embedding=True)
     model = MarianMTModel(config).double().eval()
     torch.manual_seed(3)
     for name, weight in model.named_parameters():

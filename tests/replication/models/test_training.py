@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny import batch_for, build
+from tiny import batch_for, build, without_dropout
 
 from headprune_lib.replication.models.training import BatchTrainer, fit
 from headprune_lib.replication.models.weights import FLOAT32
@@ -25,11 +25,7 @@ class _Tight(BatchTrainer):
 
 def _trained(kind, name, folder, **further):
     made, batches = [], [batch_for(name, n=n, seed=n) for n in (7, 5, 8)]
-    model = build(name)
-    for module in model.modules():  # nothing is drawn
-        for part in ("p", "dropout", "attention_dropout", "activation_dropout"):
-            if isinstance(getattr(module, part, None), float):
-                setattr(module, part, 0.0)
+    model = without_dropout(build(name))
 
     def trainer(**given):
         made.append(kind(**given))

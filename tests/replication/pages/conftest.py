@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from browser import Browser
 from bs4 import BeautifulSoup
-from once import made_once
+from processes import made_once
 
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.profiles import Profile, load_profile

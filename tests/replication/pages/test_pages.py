@@ -3,31 +3,21 @@
 import re
 
 import pytest
-import torch
-import transformers as t
+from ownmodels import LABELLED, classifier, kept_in
 
 from headprune_lib import find_heads
-from headprune_lib.replication.models.pretrained import BASES, load_tokenizer
+from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.profiles import PROFILES
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-SENTENCES = (
-    "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
-)
 
 
 @pytest.mark.parametrize("page", ["prune", "models"])
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, forget_taught):
     monkeypatch.chdir(tmp_path)
-    torch.manual_seed(0)
-    names = {"negative": 0, "positive": 1}
-    shape = {"hidden_size": 16, "num_attention_heads": 4, "intermediate_size": 16}
-    labels = {"label2id": names, "id2label": {i: name for name, i in names.items()}}
-    config = t.BertConfig(vocab_size=64, num_hidden_layers=2, **shape, **labels)
-    t.BertForSequenceClassification(config).save_pretrained("my-model")
-    load_tokenizer("tiny").save_pretrained("my-model")
-    (tmp_path / "train.tsv").write_text(SENTENCES)
+    kept_in(tmp_path / "my-model", classifier())
+    (tmp_path / "train.tsv").write_text(LABELLED)
     blocks = BLOCK.findall((project_root() / "book" / f"{page}.md").read_text("utf-8"))
     assert len(blocks) >= 3
     namespace: dict = {}

@@ -10,21 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headprune_lib.replication.store import (
-    OUTCOMES,
-    Journal,
-    Key,
-    Part,
-    Result,
-    ResultDamaged,
-    files,
-    find,
-    load,
-    make_signature,
-    plain,
-    results,
-    save,
-)
+from headprune_lib.replication import store
+from headprune_lib.replication.store import OUTCOMES, Key
 from headprune_lib.replication.store.files import npz_arrays, npz_bytes
 
 KEY = Key("one_head", "reviews", "m")
@@ -38,7 +25,7 @@ INPUTS = {
 }
 
 
-SIGNATURE = make_signature(*INPUTS.values())
+SIGNATURE = store.make_signature(*INPUTS.values())
 RAW = {"right": np.array([[1, 0], [1, 1]], np.int8), "loss": np.array([0.1, np.inf])}
 
 
@@ -47,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 
 def part(raw):
     runs = [{"seed": 0, "loss": float("nan")}]
-    return Part(SIGNATURE, runs, {"seconds": 1.0, "date": "2026"}, raw)
+    return store.Part(SIGNATURE, runs, {"seconds": 1.0, "date": "2026"}, raw)
 
 
 def example(raw=RAW, **changes):
@@ -55,7 +42,7 @@ def example(raw=RAW, **changes):
     curve = {"mean": np.linspace(0, 1, 4), "interval": [[0.0, 1.0], [0.5, 1.0]]}
     values = {"heads": [record, record], "counts": {"heads": np.int64(2)}, "curve": curve}
     names_and_sizes = (*KEY, "default", "d", 2, "accuracy", "fraction")
-    result = Result(*names_and_sizes, values, "ab12", {OUTCOMES: part(raw)})
+    result = store.Result(*names_and_sizes, values, "ab12", {OUTCOMES: part(raw)})
     return dataclasses.replace(result, **changes)
 
 
@@ -86,38 +73,39 @@ json_values = st.recursive(
 @settings(max_examples=30)
 @given(json_values)
 def test_layout_is_strict_json_and_shortening_happens_once(value):
-    short = plain(value)
-    laid_out = results.layout(short)
+    short = store.plain(value)
+    laid_out = store.results.layout(short)
 
     def reject(word):
         raise AssertionError(f"{word} is not JSON")
 
     assert json.loads(laid_out, parse_constant=reject) == short
-    assert results.layout(plain(json.loads(laid_out))) == laid_out
+    assert store.results.layout(store.plain(json.loads(laid_out))) == laid_out
 
 
 def test_a_signature_ignores_order_and_sees_every_part():
     changes = {name: {**given, "new": 1} for name, given in INPUTS.items() if name != "version"}
     changes["version"] = 2
     digests = {
-        make_signature(*{**INPUTS, name: changes[name]}.values())["digest"] for name in changes
+        store.make_signature(*{**INPUTS, name: changes[name]}.values())["digest"]
+        for name in changes
     }
     assert len(digests | {SIGNATURE["digest"]}) == 1 + len(INPUTS)
     turned = {**INPUTS, "parameters": dict(reversed(INPUTS["parameters"].items()))}
-    assert make_signature(*turned.values()) == SIGNATURE
+    assert store.make_signature(*turned.values()) == SIGNATURE
     assert json.loads(json.dumps(SIGNATURE)) == SIGNATURE, "must equal itself when read back"
     for bad in (float("nan"), np.float32(1), {1, 2}):
         with pytest.raises(ValueError, match="finite numbers"):
-            make_signature(1, {"x": bad}, {}, {}, {}, {})
+            store.make_signature(1, {"x": bad}, {}, {}, {}, {})
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 
 def test_what_is_saved_is_found_and_loaded(elsewhere):
-    path = save(example())
+    path = store.save(example())
     assert path == elsewhere / "results" / "one_head" / "reviews.m.json"
-    back = load(KEY)
+    back = store.load(KEY)
     assert back.parts[OUTCOMES].signature == SIGNATURE
     assert back.values["heads"][0]["interval"] == [-0.1, 0.2]
     assert back.parts[OUTCOMES].runs == [{"seed": 0, "loss": None}]
@@ -125,28 +113,28 @@ def test_what_is_saved_is_found_and_loaded(elsewhere):
         np.testing.assert_array_equal(back.raw[name], array)
         assert back.raw[name].dtype == array.dtype
     assert back.to_json() == path.read_text()
-    save(example(task="tweets", parts={"importance": part(RAW), "random order": part({})}))
-    save(example(measurement="speed"))
+    store.save(example(task="tweets", parts={"importance": part(RAW), "random order": part({})}))
+    store.save(example(measurement="speed"))
     tweets = Key("one_head", "tweets", "m")
     assert names(elsewhere / "results" / "one_head") == [
         *("reviews.m.json", "reviews.m.outcomes.npz"),
         *("tweets.m.importance.npz", "tweets.m.json", "tweets.m.random-order.npz"),
     ]
-    assert find("one_head") == [KEY, tweets] and find("nothing") == []
-    assert find() == [KEY, tweets, Key("speed", "reviews", "m")]
-    assert list(load(tweets).parts) == ["importance", "random order"]
+    assert store.find("one_head") == [KEY, tweets] and store.find("nothing") == []
+    assert store.find() == [KEY, tweets, Key("speed", "reviews", "m")]
+    assert list(store.load(tweets).parts) == ["importance", "random order"]
     with pytest.raises(FileNotFoundError, match="no stored result .*tweets.m.json$"):
-        load(Key("table3", "tweets", "m"))
+        store.load(Key("table3", "tweets", "m"))
     with pytest.raises(FileNotFoundError, match="measure it with: headprune reproduce table3$"):
-        load(Key("table3", "reviews", "m"), command="headprune reproduce table3")
+        store.load(Key("table3", "reviews", "m"), command="headprune reproduce table3")
 
 
 def test_bytes_do_not_depend_on_clock_or_order(monkeypatch):
-    path = save(example())
+    path = store.save(example())
     first, written = (path.read_bytes(), npz(path).read_bytes()), path.stat().st_mtime_ns
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 1e7)
-    save(example(raw={name: np.asfortranarray(RAW[name]) for name in reversed(RAW)}))
+    store.save(example(raw={name: np.asfortranarray(RAW[name]) for name in reversed(RAW)}))
     assert (path.read_bytes(), npz(path).read_bytes()) == first
     assert path.stat().st_mtime_ns == written, "a file that holds its content is left alone"
 
@@ -189,11 +177,11 @@ def test_damage_is_named_and_set_aside(kind, elsewhere):
     suffix, damage = DAMAGE[kind]
     command = "headprune reproduce one_head"
     for number in (1, 2):
-        path = save(example())
+        path = store.save(example())
         damaged = path if suffix == ".json" else npz(path)
         damage(damaged)
-        with pytest.raises(ResultDamaged) as caught:  # outcomes are read when they are asked for
-            load(KEY, command=command).raw if suffix == ".npz" else load(KEY, command=command)
+        with pytest.raises(store.ResultDamaged) as caught:  # of outcomes when they are asked for
+            getattr(store.load(KEY, command=command), "raw" if suffix == ".npz" else "values")
         message = str(caught.value)
         assert message.startswith(f"{damaged} is damaged")
         assert kind == "npz missing" or f"{damaged.name}.damaged-{number}" in message
@@ -206,18 +194,18 @@ def test_damage_is_named_and_set_aside(kind, elsewhere):
 
 
 def test_a_result_is_read_without_its_outcomes_and_again_when_it_changes(monkeypatch):
-    path, opened = save(example()), []
-    real = files.Path.read_bytes
+    path, opened = store.save(example()), []
+    real = store.files.Path.read_bytes
     note = lambda self: opened.append(self.suffix) or real(self)  # noqa: E731
-    monkeypatch.setattr(files.Path, "read_bytes", note)
-    (part,) = load(KEY).parts.values()
-    assert load(KEY).values["counts"] == {"heads": 2} and ".npz" not in opened
+    monkeypatch.setattr(store.files.Path, "read_bytes", note)
+    (part,) = store.load(KEY).parts.values()
+    assert store.load(KEY).values["counts"] == {"heads": 2} and ".npz" not in opened
     np.testing.assert_array_equal(part.raw["right"], RAW["right"])
     assert part.raw is part.raw and opened.count(".npz") == 1
-    before = load(KEY)
-    save(example({"right": np.ones(3)}, dataset="other"))
-    assert load(KEY).dataset == "other" and load(KEY).raw["right"].sum() == 3
-    with pytest.raises(ResultDamaged, match="measured again since .*read it again"):
+    before = store.load(KEY)
+    store.save(example({"right": np.ones(3)}, dataset="other"))
+    assert store.load(KEY).dataset == "other" and store.load(KEY).raw["right"].sum() == 3
+    with pytest.raises(store.ResultDamaged, match="measured again since .*read it again"):
         _ = before.raw
     assert path.exists() and npz(path).exists(), "nothing of it is damaged"
 
@@ -232,7 +220,7 @@ def fail(monkeypatch, name, time_, error):
             raise error
         return real(*arguments)
 
-    monkeypatch.setattr(files.os, name, failing)
+    monkeypatch.setattr(store.files.os, name, failing)
     return calls
 
 
@@ -242,13 +230,13 @@ def test_a_failed_write_leaves_the_old_pair_or_nothing(name, time_, error, monke
     with monkeypatch.context() as patch:
         calls = fail(patch, name, time_, error)
         with pytest.raises(type(error)):
-            save(example())
+            store.save(example())
     assert len(calls) == time_ and names(elsewhere) == []
-    path = save(example())
+    path = store.save(example())
     before = path.read_bytes(), npz(path).read_bytes()
     calls = fail(monkeypatch, name, time_, error)
     with pytest.raises(type(error)):
-        save(example(raw={"right": np.ones(3)}, dataset="other"))
+        store.save(example(raw={"right": np.ones(3)}, dataset="other"))
     assert len(calls) == time_, "the failure must have been reached"
     assert (path.read_bytes(), npz(path).read_bytes()) == before
     assert names(elsewhere / "results") == ["reviews.m.json", "reviews.m.outcomes.npz"]
@@ -259,7 +247,7 @@ def test_a_failed_write_leaves_the_old_pair_or_nothing(name, time_, error, monke
 
 def test_a_journal_unit_is_computed_once_and_its_seconds_count_once(tmp_path):
     key, fresh = "seed 0/layer 3: é", {"x": np.array([1.5, 2.5])}
-    first, later = Journal(tmp_path / "j"), Journal(tmp_path / "j")
+    first, later = store.Journal(tmp_path / "j"), store.Journal(tmp_path / "j")
     first.unit(key, lambda: time.sleep(0.05) or fresh)
     assert first.unit(key, dict).keys() == {"x"} and first.resumed_seconds == 0
     assert later.done(key) and not later.done("another")
@@ -272,7 +260,7 @@ def test_a_journal_unit_is_computed_once_and_its_seconds_count_once(tmp_path):
 
 
 def test_a_failing_or_damaged_unit_is_measured_again_and_keeps_the_others(tmp_path):
-    journal = Journal(tmp_path)
+    journal = store.Journal(tmp_path)
     journal.unit("a", lambda: {"x": np.arange(50)})
     with pytest.raises(ZeroDivisionError):
         journal.unit("b", lambda: {"x": 1 / 0})
@@ -282,6 +270,3 @@ def test_a_failing_or_damaged_unit_is_measured_again_and_keeps_the_others(tmp_pa
         arrays = journal.unit("a", lambda: {"x": np.arange(3)})
     np.testing.assert_array_equal(arrays["x"], np.arange(3))
     assert names(tmp_path) == ["a.npz", "a.npz.damaged-1"]
-
-
-# --- several processes ----------------------------------------------------------------------------
