@@ -56,7 +56,9 @@ def train(
     from headprune_lib.replication.measurements.halves import check_task, load_for
     from headprune_lib.replication.measurements.measurement import HALVES
     from headprune_lib.replication.models.encoders import finetuned, recipe, weights_path
+    from headprune_lib.replication.paths import models_root, trained_root
     from headprune_lib.replication.profiles import check_here, load_profile
+    from headprune_lib.replication.store.files import check_writable
 
     with user_errors(), resumable():
         check_task(task, profile, HALVES)
@@ -65,6 +67,7 @@ def train(
         options = {"data": data, "device": device}
         settings = load_for([half], profile, task, options, model=model)
         check_here(settings)
+        check_writable(trained_root(), models_root() if publish else trained_root())
         if translated:
             _train_translator(settings, task, seed, retrain, publish)
             return

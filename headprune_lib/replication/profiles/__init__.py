@@ -73,9 +73,10 @@ def parameters(cls: type) -> type:
         try:
             checked(self, *args, **kwargs)
         except pydantic.ValidationError as error:
-            raise ValueError(
-                "; ".join(_told(dataclass, detail) for detail in error.errors())
-            ) from None
+            told: dict[tuple[str, str], str] = {}  # once where an option sets two fields
+            for wrong in error.errors():
+                told.setdefault((repr(wrong["input"]), wrong["msg"]), _told(dataclass, wrong))
+            raise ValueError("; ".join(told.values())) from None
 
     dataclass.__init__ = __init__
     return dataclass
