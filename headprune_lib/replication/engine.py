@@ -61,13 +61,15 @@ class _Work:
         """What a function returns whose work this is."""
         token = _work.set(self)
         try:
-            return function()
+            outcome = function()
+            if self._bar is not None:
+                self._bar.total = self._bar.n
+            return outcome
         finally:
             _work.reset(token)
             self._ended = True
-            if (bar := self._bar) is not None:
-                bar.total = bar.n
-                bar.close()
+            if self._bar is not None:
+                self._bar.close()
 
     def expected(self) -> float:
         """How many units there are: of a function that has not ended as many as of those that have.
