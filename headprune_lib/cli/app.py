@@ -77,7 +77,10 @@ def _device_here(device: str | None) -> str | None:
     return device
 
 
-Device = Annotated[str, typer.Option(callback=_device_here, help="cpu, cuda, …")]
+HOW_TEXT = "How text is read and computed"
+Device = Annotated[
+    str, typer.Option(callback=_device_here, help="cpu, cuda, …", rich_help_panel=HOW_TEXT)
+]
 
 
 def check_new(out: Path) -> None:

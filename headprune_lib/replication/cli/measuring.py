@@ -66,8 +66,8 @@ def reproduce(
     by: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of a pruning curve, only this order of removal or criterion (`headprune criteria`); "
-            "may be given several times.",
+            help="Only this part: of a pruning curve an order of removal or a criterion (`headprune "
+            "criteria`), else a training such as 'training 2'; may be given several times.",
             rich_help_panel=HOW_MUCH,
         ),
     ] = None,

@@ -152,7 +152,7 @@ def run_notebook(
         cwd=str(notebooks_root()),
         progress_bar=False,
         stderr_file=sys.stderr,  # the measurements' own progress bars
-        extra_arguments=["--log-level=ERROR"],  # the kernel's own remarks are no part of them
+        extra_arguments=["--log-level=CRITICAL"],  # the kernel's own remarks are no part of them
     )
     rerun = not parameters.keys() <= HOW_NOT_WHAT
     strip_noise(notebook, keep_injected=rerun)
