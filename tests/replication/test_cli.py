@@ -113,7 +113,6 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
         ("reproduce table4 --scheduler no.json", "no file no.json of a scheduler"),
         ("bench --output pyproject.toml/b.json", "pyproject.toml cannot be written to"),
         ("gpu --device cpu --out pyproject.toml/x", "pyproject.toml/x cannot be written to"),
-        ("fairseq-iwslt nowhere out", "fairseq-preprocess"),
         ("reproduce figure2b --profile smoke --task synthetic-words", "no text of another domain"),
         (
             "reproduce figure3b --profile smoke --by 'oracle training 2' --set further_seeds=[2]"
