@@ -185,8 +185,7 @@ def test_steps_for_a_gpu_are_skipped_or_copied_and_found_again_and_fail_alone(
     assert {path: path.read_bytes() for path in copied} == copied
 
 
-SIZES = {"n_examples": 20, "n_verses": 5, "n_headline": 5}
-OF_ALL_KINDS = {**SIZES, "seed": 5, "translation_seed": 4}
+OF_ALL_KINDS = {"n_examples": 20, "n_verses": 5, "n_headline": 5, "seed": 5, "translation_seed": 4}
 CHECKPOINTS = {"translation_model": "pre-norm", "checkpoints": {"pre-norm": {"every": 2}}}
 WORDS = {"task": "synthetic-words", "finetuning": {"learning_rate": 1e-5, "epochs": 2}}
 
