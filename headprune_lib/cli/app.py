@@ -77,7 +77,10 @@ def _device_here(device: str | None) -> str | None:
     return device
 
 
-Device = Annotated[str, typer.Option(callback=_device_here, help="cpu, cuda, …")]
+HOW_TEXT = "How text is read and computed"
+Device = Annotated[
+    str, typer.Option(callback=_device_here, help="cpu, cuda, …", rich_help_panel=HOW_TEXT)
+]
 
 
 def check_new(out: Path) -> None:
@@ -102,6 +105,6 @@ def did_you_mean(path: str | Path, known: Iterable[str] = ()) -> str:
     """
     path, names = Path(path), list(known)
     with suppress(OSError):
-        names += [str(path.parent / other.name) for other in path.parent.iterdir()]
+        names += [str(other) for other in path.parent.iterdir() if other != path]
     near = difflib.get_close_matches(str(path), names, cutoff=0.8)
     return f"; did you mean {' or '.join(near)}?" if near else ""

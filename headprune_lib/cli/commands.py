@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headprune_lib.cli.app import Device, app, check_new, refuse, short, user_errors
+from headprune_lib.cli.app import HOW_TEXT, Device, app, check_new, refuse, short, user_errors
 from headprune_lib.cli.bounds import one_bound
 
 if TYPE_CHECKING:  # imported where a command needs them: --help must not wait for torch
@@ -23,15 +23,12 @@ if TYPE_CHECKING:  # imported where a command needs them: --help must not wait f
     from headprune_lib.masking import HeadTensors
 
 PANEL = "A model of your own"
-BOUNDS = "How many heads are removed: exactly one of these"
-
-
-def _flag(name: str, text: str) -> Any:
-    return typer.Option(name, help=text)  # without the opposite that typer would add
-
-
-def _bound(text: str) -> Any:
-    return typer.Option(help=text, rich_help_panel=BOUNDS)
+# Groups of options. A flag has its name there, since typer would add its opposite.
+_bound = partial(typer.Option, rich_help_panel="How many heads are removed: exactly one of these")
+_with = partial(typer.Option, rich_help_panel="What some of these need")
+_heads = partial(typer.Option, rich_help_panel="How heads are scored and chosen")
+_told = partial(typer.Option, rich_help_panel="What is compared and reported")
+_text = partial(typer.Option, rich_help_panel=HOW_TEXT)
 
 
 Model = Annotated[
@@ -52,14 +49,14 @@ Data = Annotated[
 ]
 TextColumn = Annotated[
     list[str] | None,
-    typer.Option(help="The column of the text, if it has another name; twice for pairs."),
+    _text(help="The column of the text, if it has another name; twice for pairs."),
 ]
-AsJson = Annotated[bool, _flag("--json", "Print JSON.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Examples per batch.")]
-MaxLength = Annotated[int, typer.Option(min=2, help="Longer texts are cut to this many tokens.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+BatchSize = Annotated[int, _text(min=1, help="Examples per batch.")]
+MaxLength = Annotated[int, _text(min=2, help="Longer texts are cut to this many tokens.")]
 By = Annotated[
     str,
-    typer.Option(
+    _heads(
         metavar="CRITERION",
         help="The criterion that scores the heads; `headprune criteria` lists the names.",
     ),
@@ -73,7 +70,7 @@ Format = StrEnum("Format", ["TRANSFORMERS", "ONNX", "GGUF"])
 
 Normalised = Annotated[
     Normalise,
-    typer.Option(help="Divide by the l2 norm of the layer's scores; own: the criterion's default."),
+    _heads(help="Divide by the l2 norm of the layer's scores; own: the criterion's default."),
 ]
 
 
@@ -138,71 +135,71 @@ def prune(
     model: Model,
     data: Data,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder for the pruned model.")],
-    amount: Annotated[float | None, _bound("Share of the heads to remove, 0 to 1.")] = None,
+    amount: Annotated[float | None, _bound(help="Share of the heads to remove, 0 to 1.")] = None,
     parameters: Annotated[
-        float | None, _bound("At most this many parameters; up to 1, this share of them.")
+        float | None, _bound(help="At most this many parameters; up to 1, this share of them.")
     ] = None,
     cache_bytes: Annotated[
-        float | None, _bound("At most this many bytes of keys and values, with --at.")
+        float | None, _bound(help="At most this many bytes of keys and values, with --at.")
     ] = None,
     seconds: Annotated[
         float | None,
-        _bound("At most this many seconds a pass, with --at; from timings of each layer."),
+        _bound(help="At most this many seconds a pass, with --at; from timings of each layer."),
     ] = None,
     lose_points: Annotated[
-        float | None, _bound("Lose at most this many points of accuracy, on --held-out.")
+        float | None, _bound(help="Lose at most this many points of accuracy, on --held-out.")
     ] = None,
     lose_nats: Annotated[
-        float | None, _bound("Add at most this many nats of loss, on --held-out.")
+        float | None, _bound(help="Add at most this many nats of loss, on --held-out.")
     ] = None,
     at: Annotated[
-        str | None, typer.Option(metavar="BxT", help="Examples x tokens, such as 16x128.")
+        str | None, _with(metavar="BxT", help="Examples x tokens, such as 16x128.")
     ] = None,
     held_out: Annotated[
         Path | None,
-        typer.Option(help="Text that bounds on quality are checked on, neither DATA nor --test."),
+        _with(help="Text that bounds on quality are checked on, neither DATA nor --test."),
     ] = None,
     by: By = "importance",
     normalize: Normalised = Normalise.OWN,
     kind: Annotated[
         list[str] | None,
-        typer.Option(
+        _heads(
             help="Only heads of this kind, as headprune inspect names it; may be given several times."
         ),
     ] = None,
-    keep_at_least: Annotated[int, typer.Option(min=0, help="Heads that each layer keeps.")] = 0,
+    keep_at_least: Annotated[int, _heads(min=0, help="Heads that each layer keeps.")] = 0,
     per_group: Annotated[
         bool,
-        _flag(
+        _heads(
             "--per-group",
-            "Remove equally many heads of each group that shares keys, not whole groups.",
+            help="Remove equally many heads of each group that shares keys, not whole groups.",
         ),
     ] = False,
     uniform: Annotated[
         bool,
-        _flag(
+        _heads(
             "--uniform",
-            "Keep equally many heads in each layer, for headprune export; with --amount.",
+            help="Keep equally many heads in each layer, for headprune export; with --amount.",
         ),
     ] = False,
     group_score: Annotated[
-        GroupScore, typer.Option(help="How scores of heads that are removed together are combined.")
+        GroupScore, _heads(help="How scores of heads that are removed together are combined.")
     ] = GroupScore.MEAN,
     tuned: Annotated[
         bool,
-        _flag(
+        _heads(
             "--tune-mask",
-            "Fit gates of the remaining heads on DATA, and fold them in.",
+            help="Fit gates of the remaining heads on DATA, and fold them in.",
         ),
     ] = False,
     test: Annotated[
-        Path | None, typer.Option(help="Another file for quality and speed; DATA if left out.")
+        Path | None, _told(help="Another file for quality and speed; DATA if left out.")
     ] = None,
     with_bleu: Annotated[
-        bool, _flag("--bleu", "Translate the text too, before and after, for BLEU.")
+        bool, _told("--bleu", help="Translate the text too, before and after, for BLEU.")
     ] = False,
     report: Annotated[
-        Path | None, typer.Option(help="A new .html file: map of heads, curves, before and after.")
+        Path | None, _told(help="A new .html file: map of heads, curves, before and after.")
     ] = None,
     text_column: TextColumn = None,
     batch_size: BatchSize = 32,
@@ -389,9 +386,9 @@ def export(
     ] = None,
     full_size: Annotated[
         bool,
-        _flag(
+        typer.Option(
             "--full-size",
-            "With transformers: the unpruned size, zeros for removed heads; every class "
+            help="With transformers: the unpruned size, zeros for removed heads; every class "
             "opens it, and it saves no time.",
         ),
     ] = False,

@@ -151,8 +151,8 @@ class Cluster:
 
         def watch() -> None:
             while not done.wait(_SILENT):
-                workers, now = client.scheduler_info(n_workers=-1)["workers"], time.monotonic()
-                if not workers and now - self._said > _SILENT / 2:
+                n_workers, now = client.scheduler_info(n_workers=0)["n_workers"], time.monotonic()
+                if not n_workers and now - self._said > _SILENT / 2:
                     self._said = now
                     sys.stderr.write("waiting for workers: 0 connected\n")
 

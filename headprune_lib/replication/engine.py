@@ -41,8 +41,75 @@ def everywhere(function: Callable[[str], T], argument: str) -> list[T]:
     return [function(argument)] if cluster is None else cluster.everywhere(function, argument)
 
 
-def side_by_side(functions: Sequence[Callable[[], T]]) -> list[T]:
-    """What each function returns; on a cluster, none waits for the units of another.
+class _Work:
+    """What a function has to do: its units that are known so far, and what it runs side by side.
+
+    The whole has the bar, from its first unit on.
+    """
+
+    def __init__(self, title: str = "", whole: _Work | None = None):
+        self._title, self._whole = title, whole or self
+        self._known, self._ended, self._groups = 0, False, list[list[_Work]]()
+        self._bar: tqdm | None = None
+
+    def shared_out(self, n: int) -> list[_Work]:
+        """The work of each of so many functions."""
+        self._groups.append([_Work(whole=self._whole) for _ in range(n)])
+        return self._groups[-1]
+
+    def of(self, function: Callable[[], T]) -> T:
+        """What a function returns whose work this is."""
+        token = _work.set(self)
+        try:
+            outcome = function()
+            if self._bar is not None:
+                self._bar.total = self._bar.n
+            return outcome
+        finally:
+            _work.reset(token)
+            self._ended = True
+            if self._bar is not None:
+                self._bar.close()
+
+    def expected(self) -> float:
+        """How many units there are: of a function that has not ended as many as of those that have.
+
+        Until one has ended, as many as are known of any.
+        """
+        total = float(self._known)
+        for group in self._groups:
+            ended = [n for each in group if each._ended and (n := each.expected())]
+            usual = sum(ended) / len(ended) if ended else max(each.expected() for each in group)
+            total += sum(each.expected() if each._ended else usual for each in group)
+        return total
+
+    def begins(self, n: int, title: str) -> Callable[[], object]:
+        """Note so many units; what to call when one of them is done."""
+        self._known, whole = self._known + n, self._whole
+        total = round(whole.expected())
+        if whole._bar is None and n:
+            whole._bar = tqdm(desc=whole._title, unit="unit", total=total)
+        if (bar := whole._bar) is None:
+            return lambda: None
+        bar.total = max(bar.n + n, total)
+        bar.set_postfix_str(title)
+        return bar.update
+
+
+_work: ContextVar[_Work | None] = ContextVar("_work", default=None)
+
+
+def in_turn(functions: Sequence[Callable[[], T]], title: str = "") -> list[T]:
+    """What each function returns, under one bar with the time left for all of them."""
+    work = _work.get()
+    if work is None:
+        return _Work(title).of(lambda: in_turn(functions, title))
+    parts = work.shared_out(len(functions))
+    return [part.of(function) for part, function in zip(parts, functions, strict=True)]
+
+
+def side_by_side(functions: Sequence[Callable[[], T]], title: str = "") -> list[T]:
+    """As :func:`in_turn`; on a cluster, none waits for the units of another.
 
     Only one of them runs in this process at a time, because they share models: the next one takes
     its turn while the others wait for their units.
@@ -50,20 +117,22 @@ def side_by_side(functions: Sequence[Callable[[], T]]) -> list[T]:
     Raises:
         Exception: what the first of them raised, after all others have ended.
     """
+    work, turn = _work.get(), _turn.get() or threading.Lock()
     if _cluster.get() is None:
-        return [function() for function in functions]
-    turn = _turn.get() or threading.Lock()
+        return in_turn(functions, title)
+    if work is None:
+        return _Work(title).of(lambda: side_by_side(functions, title))
 
-    def run(function: Callable[[], T], outcome: Future[T]) -> None:
+    def run(part: _Work, function: Callable[[], T], outcome: Future[T]) -> None:
         _turn.set(turn)
         with turn:
             try:
-                outcome.set_result(function())
+                outcome.set_result(part.of(function))
             except BaseException as error:  # raised where the outcome is read
                 outcome.set_exception(error)
 
     outcomes: list[Future[T]] = [Future() for _ in functions]
-    for given in zip(functions, outcomes, strict=True):
+    for given in zip(work.shared_out(len(functions)), functions, outcomes, strict=True):
         # a daemon does not keep an interrupted process from ending
         threading.Thread(target=copy_context().run, args=(run, *given), daemon=True).start()
     with turn_passed():
@@ -94,20 +163,23 @@ def run_units(
         units: by key; what a unit depends on and the journal's folder does not tell (the hash of
             weights trained on this machine) belongs in its key. A subject that a unit uses is
             loaded anew on a worker; other objects are sent there.
-        title: of the progress bar.
+        title: what the bar says of them.
         here: one after the other in this process, even where there is a cluster: for what is timed.
 
     Raises:
         UnitsFailed: from a cluster, for units that failed; the others are done, and kept.
     """
+    if (work := _work.get()) is None:
+        return _Work(title).of(lambda: run_units(units, journal, title, here=here))
     todo = {key: unit for key, unit in units.items() if not journal.done(key)}
     cluster, results = None if here else _cluster.get(), {}
-    with tqdm(total=len(todo), desc=title, unit="part", disable=not todo) as bar:
-        if cluster is not None:
-            for key, arrays in cluster.compute(todo, journal, title):
-                results[key] = arrays
-                bar.update()
-        for key in [key for key in units if key not in results]:
-            results[key] = journal.unit(key, units[key])
-            bar.update(key in todo)
+    done = work.begins(len(todo), title)
+    if cluster is not None:
+        for key, arrays in cluster.compute(todo, journal, title):
+            results[key] = arrays
+            done()
+    for key in [key for key in units if key not in results]:
+        results[key] = journal.unit(key, units[key])
+        if key in todo:
+            done()
     return {key: results[key] for key in units}

@@ -76,7 +76,8 @@ def test_run_writes_in_place_or_beside_where_a_parameter_changes(notebook):
         (["../there/bare.ipynb", "-p", "n", "1"], "bare.ipynb has no cell tagged 'parameters'"),
         (["there/smal"], "unknown notebook 'smal'"),
         (["01", "-p", "task", "reviws"], "unknown task 'reviws': did you mean reviews"),
-        (["01", "-p", "n_examples", "many"], "n_examples is 'many'; give a valid integer"),
+        (["01", "-p", "n_verses", "many"], "n_verses is 'many'; give a valid integer\n"),
+        (["01", "-p", "seed", "5x"], "seed is '5x'; give a whole number"),
     ],
 )
 def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, message):
@@ -92,12 +93,11 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
     ("line", "message"),
     [
         ("reproduce figure1", "unknown artifact 'figure1': did you mean"),
-        ("reproduce figure1b --profile smok", "did you mean smoke"),
-        ("reproduce figure1b --task reviws", "did you mean reviews"),
         ("reproduce all --task sst2", "no --task"),
         ("train synthetic --profile smoke --publish", "for translation models"),
         ("reproduce language_heads --model smollm", "did you mean smollm2"),
-        ("verify one_head --model ./my-checkpoint", "unknown model './my-checkpoint'"),
+        ("verify one_head --model ./my-checkpoint", "no folder ./my-checkpoint; give one that"),
+        ("reproduce table1 --model ./my-marian", "no folder ./my-marian; give one that"),
         ("train deen --model prenorm", "of deen 'prenorm': did you mean pre-norm"),
         ("reproduce figure1b --n-examples 5 --set n_examples=6", "given twice"),
         ("reproduce figure1b --set steps=[", "give NAME=VALUE"),
@@ -108,11 +108,11 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
         ("reproduce table1 --n-examples 5", "does not depend on --n-examples"),
         ("reproduce figure1b --device cdua", "unknown device 'cdua': did you mean cuda"),
         ("train --device meta", "no device 'meta' here"),
-        ("reproduce figure1b --seed -1", "seeds.0 is -1; give at least 0"),
+        ("reproduce figure1b --seed -1", "seed is -1; give a whole number"),
         ("plan --data nowhere", "nowhere to read text from; give another, or hub"),
         ("reproduce table4 --scheduler no.json", "no file no.json of a scheduler"),
         ("bench --output pyproject.toml/b.json", "pyproject.toml cannot be written to"),
-        ("fairseq-iwslt nowhere out", "fairseq-preprocess"),
+        ("gpu --device cpu --out pyproject.toml/x", "pyproject.toml/x cannot be written to"),
         ("reproduce figure2b --profile smoke --task synthetic-words", "no text of another domain"),
         (
             "reproduce figure3b --profile smoke --by 'oracle training 2' --set further_seeds=[2]"
@@ -185,8 +185,7 @@ def test_steps_for_a_gpu_are_skipped_or_copied_and_found_again_and_fail_alone(
     assert {path: path.read_bytes() for path in copied} == copied
 
 
-SIZES = {"n_examples": 20, "n_verses": 5, "n_headline": 5}
-OF_ALL_KINDS = {**SIZES, "seed": 5, "translation_seed": 4}
+OF_ALL_KINDS = {"n_examples": 20, "n_verses": 5, "n_headline": 5, "seed": 5, "translation_seed": 4}
 CHECKPOINTS = {"translation_model": "pre-norm", "checkpoints": {"pre-norm": {"every": 2}}}
 WORDS = {"task": "synthetic-words", "finetuning": {"learning_rate": 1e-5, "epochs": 2}}
 

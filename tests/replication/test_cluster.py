@@ -49,8 +49,7 @@ def noted(folder: Path, wait: float = 0.0):
 
 
 def starts(folder: Path) -> list[tuple[int, int]]:
-    log = folder / "log"
-    lines = log.read_text().splitlines() if log.exists() else []
+    lines = (folder / "log").read_text().splitlines()
     return [tuple(map(int, line.split())) for line in lines if line.count(" ") == 1]
 
 

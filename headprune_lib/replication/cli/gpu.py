@@ -25,7 +25,8 @@ def gpu(
         float, typer.Option(min=0, help="A step that may take longer than is left is skipped.")
     ] = 15,
     device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, …; the GPU if there is one and none is named.")
+        str | None,
+        typer.Option(help="cpu, cuda, …; the GPU if left out, and only a check without."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -49,15 +50,16 @@ def gpu(
     from headprune_lib.replication.measurements.obtaining import results_folder
     from headprune_lib.replication.profiles import check_here, load_profile
     from headprune_lib.replication.store import computing_on, provenance
-    from headprune_lib.replication.store.files import replace_files
+    from headprune_lib.replication.store.files import check_writable, replace_files
 
     started = time.monotonic()
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    lacking = device is None and not torch.cuda.is_available()
+    device = device or ("cpu" if lacking else "cuda")
     with user_errors():
         judged, steps = lists.read_list(profile)
         check_here(load_profile("smoke", device=device))
         path = (out or results_folder(load_profile(profile))) / "gpu.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        check_writable(path.parent)
     about: dict[str, Any] = {"check": {}, "steps": []}
 
     def write() -> None:
@@ -66,11 +68,16 @@ def gpu(
         content = json.dumps(about, indent=1, sort_keys=True, default=asdict)
         replace_files({path: f"{content}\n".encode()})
 
+    if lacking:
+        typer.echo("There is no GPU here: this is what the CPU does.")
     try:
         about["check"] = lists.check(device, judged)
         typer.echo("\n".join(_words(about["check"], judged)))
     except Exception as error:  # what was to be measured may still be had
         typer.echo(f"check: failed, {one_line(error)}")
+    if lacking:
+        typer.echo("Nothing was measured; --device cpu measures on the CPU.")
+        raise typer.Exit(1)
     write()
     for record in lists.run(steps, device, started + 60 * minutes, out):
         typer.echo("{step}: {state} in {seconds:.0f} s, {told}".format_map(record))
@@ -89,7 +96,7 @@ def _words(checked: dict, profile: str) -> Iterator[str]:
     memory, needed = checked["memory"], checked["needed"]
     yield checked["device"] + (f", {memory / 1e9:.1f} GB of memory" if memory else "")
     for way, apart in checked["apart"].items():
-        yield f"{way}: {apart:.1e} from float32 on the CPU"
+        yield f"{way} attention: {apart:.1e} of the largest value from the CPU in float32"
     yield "It agrees with the CPU." if checked["agrees"] else "It does NOT agree with the CPU."
     for speed, tasks in planning.told(checked["probes"]).items():
         yield f"{', '.join(tasks)}: {speed}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,8 +66,8 @@ def reproduce(
     by: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of a pruning curve, only this order of removal or criterion (`headprune criteria`); "
-            "may be given several times.",
+            help="Only this part: of a pruning curve an order of removal or a criterion (`headprune "
+            "criteria`), else a training such as 'training 2'; may be given several times.",
             rich_help_panel=HOW_MUCH,
         ),
     ] = None,
@@ -103,6 +104,7 @@ def reproduce(
     """
     from headprune_lib.replication import measurements, planning
     from headprune_lib.replication.cli.results import said_before
+    from headprune_lib.replication.engine import in_turn
     from headprune_lib.replication.profiles import check_here
 
     with user_errors():
@@ -128,9 +130,9 @@ def reproduce(
     missed = []
     with user_errors(), resumable(), spread(workers, scheduler):
         if artifact == "all":
-            missed = [
-                name for name in measurements.artifacts(settings) if not _reached(name, settings)
-            ]
+            names = measurements.artifacts(settings)
+            reached = in_turn([partial(_reached, name, settings) for name in names], "all")
+            missed = [name for name, there in zip(names, reached, strict=True) if not there]
         else:
             path = measurements.where(artifact, settings, pair, by)
             before = said_before(path)
@@ -183,6 +185,8 @@ def _dry(
 
 
 def _tell(artifact: str, result: Result, path: Path, before: Sequence[str] = ()) -> None:
+    from tqdm import tqdm
+
     from headprune_lib.replication.cli.results import compared
 
     seconds = sum(part.provenance["seconds"] for part in result.parts.values())
@@ -193,9 +197,8 @@ def _tell(artifact: str, result: Result, path: Path, before: Sequence[str] = ())
         if "sacrebleu" in baseline
         else ""
     )
-    typer.echo(f"{artifact}: {result.n_examples} examples, {quality}measured in {seconds:.0f} s")
-    for line in compared(result, path, before):
-        typer.echo(line)
+    told = f"{artifact}: {result.n_examples} examples, {quality}measured in {seconds:.0f} s"
+    tqdm.write("\n".join([told, *compared(result, path, before)]))  # above the bar of all
 
 
 @app.command(cls=IN_CHECKOUT, rich_help_panel=PANEL)

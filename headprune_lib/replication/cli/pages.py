@@ -66,7 +66,8 @@ def run(
     if output is not None and len(notebooks) > 1:
         refuse("--output takes one notebook at a time")
     pairs = (pair.partition("=") for pair in parameter or [])
-    parameters = {name: parse_value(value) for name, _, value in pairs}
+    with user_errors():
+        parameters = {name: parse_value(value) for name, _, value in pairs}
     for name in notebooks:
         started = time.monotonic()
         try:
@@ -77,7 +78,6 @@ def run(
                     target = output / source.name
                 elif output is None and not parameters.keys() <= HOW_NOT_WHAT:
                     target = name_of_rerun(Path(), source.stem, parameters)
-                typer.echo(f"{source.stem} …", err=True)
                 written = run_notebook(source, parameters, target)
         except PapermillExecutionError as error:
             if error.ename == WrongParameter.__name__:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -56,7 +55,9 @@ def train(
     from headprune_lib.replication.measurements.halves import check_task, load_for
     from headprune_lib.replication.measurements.measurement import HALVES
     from headprune_lib.replication.models.encoders import finetuned, recipe, weights_path
+    from headprune_lib.replication.paths import models_root, trained_root
     from headprune_lib.replication.profiles import check_here, load_profile
+    from headprune_lib.replication.store.files import check_writable
 
     with user_errors(), resumable():
         check_task(task, profile, HALVES)
@@ -65,6 +66,7 @@ def train(
         options = {"data": data, "device": device}
         settings = load_for([half], profile, task, options, model=model)
         check_here(settings)
+        check_writable(trained_root(), models_root() if publish else trained_root())
         if translated:
             _train_translator(settings, task, seed, retrain, publish)
             return
@@ -84,35 +86,3 @@ def _train_translator(
     folder = translators.train(settings, task, seed, model=model, retrain=retrain)
     for path in translators.publish(settings, task, seed, model) if publish else [folder]:
         typer.echo(short(path))
-
-
-@app.command(
-    "fairseq-iwslt",
-    hidden=True,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def fairseq_iwslt(
-    context: typer.Context,
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="A folder that fairseq-preprocess wrote.")
-    ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where checkpoints go.")],
-) -> None:
-    """Train the paper's IWSLT model with fairseq itself, and convert every epoch.
-
-    Goes on from the last checkpoint; further arguments are fairseq-train's. The recipe:
-    transformer_iwslt_de_en with 8 heads and the norm before each block, Adam, inverse square root
-    with 4,000 warm-up updates to 5e-4, dropout 0.3, label smoothing 0.1, 4,000 tokens a batch.
-
-    Example: headprune fairseq-iwslt data-bin/iwslt14 runs/iwslt --max-epoch 40 --fp16
-    """
-    from headprune_lib.replication.models.fairseq import train_iwslt
-
-    with user_errors():
-        try:
-            folders = train_iwslt(data, out, context.args)
-        except ChildProcessError as error:
-            typer.echo(f"headprune: {error}", err=True)
-            raise typer.Exit(1) from None
-    for folder in folders:
-        typer.echo(short(folder))

@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import re
 import shlex
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -290,12 +289,12 @@ def obtain(
         check_writable(key.path(root).parent, folder)
         begin(missing)
     measured = {}
-    since = [time.perf_counter() + journal.resumed_seconds]
+    journal.lap()
     measures = [
-        partial(_measured, request, name, signatures[name], journal, command, since)
-        for name in missing
+        partial(_measured, request, name, signatures[name], journal, command) for name in missing
     ]
-    for name, (part, about_part) in zip(missing, side_by_side(measures), strict=True):
+    done = side_by_side(measures, "/".join(key))
+    for name, (part, about_part) in zip(missing, done, strict=True):
         measured[name], about = part, about_part
     # Another process may have stored parts since, or be about to: nobody else stores this result
     # between our reading it again and our having saved it.
@@ -331,14 +330,8 @@ def _measured(
     signature: dict[str, Any],
     journal: Journal,
     command: str,
-    since: list[float],
 ) -> tuple[Part, dict[str, Any]]:
-    """A part that is measured now, and on how many texts of which data set and in what unit.
-
-    Args:
-        since: one number, the seconds until the part before was finished; set to those until this
-            one is. So seconds of parts that are measured side by side add up to the whole.
-    """
+    """A part that is measured now, and on how many texts of which data set and in what unit."""
     measurement, half, profile, task = request
     needs = {needed.name: needed for needed in measurement.own(profile, half, part).needs}
 
@@ -346,10 +339,8 @@ def _measured(
         return obtain(request._replace(measurement=needs[name]), parts=parts)
 
     measured = measurement.measure(Context(half, profile, task, journal, get), part)
-    until = time.perf_counter() + journal.resumed_seconds
-    seconds, since[0] = until - since[0], until
     devices = everywhere(store.computing_on, profile.device)
-    provenance = store.provenance(command, seconds, devices)
+    provenance = store.provenance(command, journal.lap(), devices)
     runs = store.plain(measured.runs, "runs")
     return Part(signature, runs, provenance, measured.raw), {
         name: getattr(measured, name) for name in _ABOUT

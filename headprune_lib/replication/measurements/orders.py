@@ -7,10 +7,13 @@ own name, with the words of :data:`headprune_lib.replication.order_names.WAYS`.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.masking import HeadTensors, ones_mask
+from headprune_lib.replication.engine import side_by_side
 from headprune_lib.replication.measurements.effects import one_by_one_scores
 from headprune_lib.replication.measurements.measurement import Context, Half
 from headprune_lib.replication.measurements.removal import Run, Subject
@@ -99,7 +102,7 @@ def orders_of(context: Context, name: str, main: Subject, kind: str | None = Non
             heads = ranked(main)
             head_orders = [random_order(heads, int(draw)) for draw, _ in runs]
         else:
-            head_orders = [ranked(subject) for _, subject in runs]
+            head_orders = side_by_side([partial(ranked, subject) for _, subject in runs])
         return {"order": np.stack([heads_array(heads) for heads in head_orders])}
 
     runs = [(str(main.seed), main)]

@@ -13,6 +13,7 @@ import torch
 from headprune_lib.mask_tuning import tune_mask
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.data import TASKS, Texts
+from headprune_lib.replication.engine import side_by_side
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.references import reference_losses
 from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
@@ -68,10 +69,12 @@ def along(
         cut = dict(enumerate(mask for of_run in masks for mask in of_run[1:]))
         swept = main.outcomes(cut, pairs, journal, f"pruning curve, {title}")
         return main.measured({**coarse_losses(swept), **raw}, len(pairs))
-    curves = [
-        subject.curve(of_run, subject.test, journal, f"{title}/{name}")
-        for (name, subject, _), of_run in zip(runs, masks, strict=True)
-    ]
+    curves = side_by_side(
+        [
+            partial(subject.curve, of_run, subject.test, journal, f"{title}/{name}")
+            for (name, subject, _), of_run in zip(runs, masks, strict=True)
+        ]
+    )
     loss = np.stack([millinats(curve["loss"]) for curve in curves])
     raw |= {
         "correct": np.stack([curve["correct"] for curve in curves]),

@@ -373,6 +373,7 @@ def own_model(given: str, known: dict[str, Base]) -> str:
     elif re.fullmatch(r"\w[\w.-]*/[\w.-]+", given) and not folder.parent.is_dir():
         base = Base(folder.name, given, hub=given, given=given)
     else:
+        refuse_missing(given)
         raise ValueError(
             f"{unknown('model', given, known)}, or a folder that save_pretrained wrote"
         )
@@ -381,6 +382,12 @@ def own_model(given: str, known: dict[str, Base]) -> str:
             f"another model is called {base.name}; give the folder {given} another name"
         )
     return base.name
+
+
+def refuse_missing(model: str) -> None:
+    """Raises ValueError for a model that is given by a path, which nothing lies at."""
+    if "/" in model and not absolute(model).exists():
+        raise ValueError(f"no folder {model}; give one that save_pretrained wrote, or a name")
 
 
 def check_folder(folder: Path) -> None:

@@ -23,7 +23,7 @@ from headprune_lib.messages import unknown
 from headprune_lib.replication.pages.page import WrongParameter, read_parameters
 from headprune_lib.replication.pages.reruns import as_html, mark_as_rerun
 from headprune_lib.replication.paths import absolute, project_root
-from headprune_lib.replication.store.files import replace_files
+from headprune_lib.replication.store.files import check_writable, replace_files
 
 KERNEL = "python3"
 # Parameters that say how a result is obtained, not which one: they leave no trace in a notebook.
@@ -86,12 +86,15 @@ def check_values(path: Path, parameters: Mapping[str, Any]) -> None:
 
 
 def parse_value(text: str) -> Any:
-    """A parameter's value from the command line, read as YAML.
+    """A parameter's value from the command line, read as YAML; ValueError for what is none.
 
     >>> [parse_value(text) for text in ("256", "1e-3", "True", "default", "[0, 1]")]
     [256, 0.001, True, 'default', [0, 1]]
     """
-    value = yaml.safe_load(text)
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ValueError(f"{text!r} cannot be read; give a number, a word or a YAML list") from None
     if isinstance(value, str):
         try:  # YAML 1.1 takes 1e-3 for a word
             return float(value)
@@ -120,6 +123,7 @@ def run_notebook(
 
     Raises:
         FileNotFoundError: no such notebook, or no folder to put ``output`` into.
+        OSError: the folder cannot be written to.
         WrongParameter: a parameter that the notebook does not declare.
         papermill.PapermillExecutionError: a cell failed; the message holds its traceback.
     """
@@ -129,6 +133,7 @@ def run_notebook(
     target = source if output is None else absolute(output)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name} into")
+    check_writable(target.parent)
     check_values(source, parameters := dict(parameters or {}))
     # the kernel works in another folder
     values = dict(parameters)
@@ -138,6 +143,7 @@ def run_notebook(
         parameters["model"] = str(absolute(model))
     if os.environ.get("HEADPRUNE_DATA"):
         os.environ["HEADPRUNE_DATA"] = str(absolute(os.environ["HEADPRUNE_DATA"]))
+    sys.stderr.write(f"{source.stem} …\n")
     notebook = papermill.execute_notebook(
         str(source),
         None,  # written below: papermill itself would leave a failed run in the file
@@ -146,7 +152,7 @@ def run_notebook(
         cwd=str(notebooks_root()),
         progress_bar=False,
         stderr_file=sys.stderr,  # the measurements' own progress bars
-        extra_arguments=["--log-level=ERROR"],  # the kernel's own remarks are no part of them
+        extra_arguments=["--log-level=CRITICAL"],  # the kernel's own remarks are no part of them
     )
     rerun = not parameters.keys() <= HOW_NOT_WHAT
     strip_noise(notebook, keep_injected=rerun)

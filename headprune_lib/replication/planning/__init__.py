@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tqdm import tqdm
+
 from headprune_lib.replication import paper, store
 from headprune_lib.replication.data import TASKS, data_folder
 from headprune_lib.replication.data.classification import Benchmark
@@ -224,7 +226,7 @@ def announce(upcoming: Upcoming) -> None:
         time = "How long this takes is not known; a bar shows what is left of each step."
     else:
         time = f"This takes at most {_minutes(seconds)} on this machine."
-    sys.stderr.write(f"{words}. {time}\n")
+    tqdm.write(f"{words}. {time}", file=sys.stderr)  # above the bar of all
 
 
 def _as_stored(upcoming: Upcoming, kept: store.Result) -> str:

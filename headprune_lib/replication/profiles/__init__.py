@@ -35,6 +35,7 @@ from headprune_lib.replication.models.pretrained import (
     LANGUAGE_MODELS,
     check_folder,
     own_model,
+    refuse_missing,
 )
 from headprune_lib.replication.models.weights import BFLOAT16
 from headprune_lib.replication.paths import absolute
@@ -72,9 +73,10 @@ def parameters(cls: type) -> type:
         try:
             checked(self, *args, **kwargs)
         except pydantic.ValidationError as error:
-            raise ValueError(
-                "; ".join(_told(dataclass, detail) for detail in error.errors())
-            ) from None
+            told: dict[tuple[str, str], str] = {}  # once where an option sets two fields
+            for wrong in error.errors():
+                told.setdefault((repr(wrong["input"]), wrong["msg"]), _told(dataclass, wrong))
+            raise ValueError("; ".join(told.values())) from None
 
     dataclass.__init__ = __init__
     return dataclass
@@ -482,11 +484,15 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
         values = merged(values, text.over(values))
     named = given.get("translation_model")
     names = {name for models in values["translation_seeds"].values() for name in models}
-    if named is not None and named not in names and Path(named).is_dir():
-        entered["translation_model"] = _enter_translator(values, given)
+    if isinstance(named, str) and named not in names:
+        refuse_missing(named)
+        if absolute(named).is_dir():
+            entered["translation_model"] = _enter_translator(values, given)
     values = merged(values, given | entered)
     values["given"] = {**given, **({} if seed is None else {"seed": seed})}
     if seed is not None:
+        if type(seed) is not int or seed < 0:
+            raise ValueError(f"seed is {seed!r}; give a whole number, 0 or more")
         values["seeds"] = [seed, *(other for other in values["seeds"] if other != seed)]
     if values["model"] in BASES and (base := BASES[values["model"]]).given:
         values["finetuning"]["max_length"] = base.longest(values["finetuning"]["max_length"])

@@ -59,8 +59,8 @@ def check_writable(*folders: Path) -> None:
             why = error.strerror
         if why:
             raise OSError(
-                f"{folder} cannot be written to ({why}); HEADPRUNE_RESULTS and HEADPRUNE_CACHE name "
-                "other folders"
+                f"{folder} cannot be written to ({why}); give another folder, or set "
+                "HEADPRUNE_RESULTS, HEADPRUNE_CACHE or HEADPRUNE_MODELS"
             )
 
 

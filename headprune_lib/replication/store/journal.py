@@ -51,6 +51,15 @@ class Journal:
         self.folder = Path(folder)
         self.resumed_seconds = 0.0  # spent on resumed units by earlier processes
         self._counted: set[str] = set()  # a unit may be asked for twice
+        self._until = 0.0
+
+    def lap(self) -> float:
+        """Seconds since it was asked before, and what earlier processes spent on units resumed since.
+
+        So seconds of parts that are measured side by side add up to the whole.
+        """
+        before, self._until = self._until, time.perf_counter() + self.resumed_seconds
+        return self._until - before
 
     def unit(self, key: str, function: Callable[[], Arrays]) -> Arrays:
         """The arrays of unit ``key``: from the journal, or else from ``function()``.
