@@ -64,7 +64,7 @@ _SHOWN = {
 
 
 def shown(name: str) -> Shown:
-    """How pages show a criterion; one that has no entry goes by its own name, in pink.
+    """How pages show a criterion; one without an entry has its own name, in pink.
 
     >>> shown("fisher").label, shown("my-own").label
     ('Fisher information', 'my own')

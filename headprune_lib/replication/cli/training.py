@@ -96,7 +96,7 @@ def fairseq_iwslt(
     data: Annotated[
         Path, typer.Argument(metavar="DATA", help="A folder that fairseq-preprocess wrote.")
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where checkpoints go.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the checkpoints.")],
 ) -> None:
     """Train the paper's IWSLT model with fairseq itself, and convert every epoch.
 

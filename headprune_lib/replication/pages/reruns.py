@@ -22,7 +22,7 @@ _ROLE = re.compile(r"\{([a-z:]+)\}`([^`<]*?)\s*(?:<[^`>]*>)?`")
 
 
 def name_of_rerun(folder: Path, stem: str, parameters: Mapping[str, Any]) -> Path:
-    """Where a run with these parameters goes: ``<stem>-run.ipynb``, numbered where others are.
+    """The file of a run with these parameters: ``<stem>-run.ipynb``, numbered where others are.
 
     A run with the same parameters takes the place of the one before; no other file is overwritten.
     """

@@ -465,7 +465,7 @@ def looks(orders: Iterable[str]) -> dict[str, Look]:
 
 
 def _look(order: str) -> Look:
-    """As the order's criterion has it; one of no criterion goes by its own name.
+    """As the order's criterion has it; one of no criterion has its own name.
 
     Along an order with gates fitted there are diamonds on the line of the order itself.
     """
