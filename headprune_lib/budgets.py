@@ -54,12 +54,12 @@ Measured = Callable[[HeadTensors], float]
 
 @dataclass(frozen=True)
 class Point:
-    """What was seen at one place of an order.
+    """What was measured at one point of an order.
 
     Attributes:
-        steps: how many steps are gone there.
-        heads: how many heads that is.
-        value: of what is bounded.
+        steps: number of steps removed there.
+        heads: number of heads removed there.
+        value: of the bounded quantity.
     """
 
     steps: int
@@ -69,7 +69,7 @@ class Point:
 
 @dataclass(frozen=True)
 class BudgetResult:
-    """How far an order goes.
+    """How many heads can be removed along an order within a bound.
 
     Attributes:
         mask: kind -> ``(layer, head)``, ready for :func:`headprune_lib.prune_heads`.
@@ -92,7 +92,7 @@ def prune_to_budget(
         cost: such as :func:`parameters_cost`, or a function of one's own.
 
     Raises:
-        ValueError: the model costs more even when all steps are gone.
+        ValueError: the model costs more even with all steps removed.
     """
     walk = _Walk(model, steps, cost)
     for n in range(len(steps) + 1):

@@ -113,9 +113,9 @@ def find_heads(
     the proof, also in copies. What is seen and not taken is named in a warning.
 
     Args:
-        verify: whether what is found by structure is proved before it is believed. What is once
-            assumed of a model stays assumed of it.
-        inputs: the model's keyword arguments for the proof, where random ones do not do.
+        verify: whether blocks found by structure are checked on the model before they are returned.
+            Blocks that were once returned unchecked are not checked later.
+        inputs: the model's keyword arguments for that check, if random ones do not work.
 
     Raises:
         TypeError: not a model.
@@ -412,7 +412,7 @@ def _with_sharing(blocks: list[AttentionLayer], memory: _Memory) -> Iterator[Att
             block = replace(block, why_keep_one=why)
         elif (block.path in makers or not makes) and not why:
             why = f"it reads the keys and values of {makers.get(block.path, 'another layer')}"
-        # of some layers no head could go, only all heads of the layer or of a group
+        # some layers can lose no single head, only all heads of the layer or of a group
         stuck = why and (
             block.why_whole_groups or (block.why_keep_one and block.queries_per_kv == 1)
         )

@@ -104,7 +104,7 @@ def tune_mask(
 def fold_gates(model: nn.Module, gates: HeadTensors | Tensor) -> nn.Module:
     """Multiply the output projections' columns by the heads' gates, in place.
 
-    The model then computes for good what :func:`headprune_lib.masked_heads` computes under the
+    The model then computes permanently what :func:`headprune_lib.masked_heads` computes under the
     gates; :func:`headprune_lib.prune_heads` may remove heads whose gate is 0, and what is saved or
     exported has the gates in it.
 

@@ -46,7 +46,7 @@ def ones_mask(model: nn.Module) -> HeadTensors:
 
 
 def mask_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
-    """``{kind: (layers, most heads of a layer)}``: the shape of masks and scores, for good."""
+    """``{kind: (layers, most heads of a layer)}``: the shape of masks and scores, also after a removal."""
     return _shapes(find_heads(model))
 
 
@@ -300,7 +300,7 @@ def gated(
 ) -> Iterator[None]:
     """Multiply the input of each attention output projection by gates of its heads, inside.
 
-    Masks, masks of single rows, gates that are learned and derivatives by gates are all this hook.
+    All masks, learned gates and derivatives with respect to gates use this hook.
     A gradient flows to every gate that requires one; with activation checkpointing too.
 
     Args:

@@ -19,11 +19,11 @@ from headprune_lib.specs import AttentionLayer, columns_of, rows_of
 def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Module:
     """Remove the weights of the heads that ``mask`` cuts, in place (paper, section 4.3).
 
-    Rows of the query, key and value projections and columns of the output projection go; outputs
+    Rows of the query, key and value projections and columns of the output projection are removed; outputs
     are those of :func:`headprune_lib.masked_heads` up to rounding. Layers may keep different
     numbers of heads; where none is left, attention contributes the output projection's bias, and
     its entry in ``attentions`` keeps its place with the shape (batch, 0, query, key).
-    Parameters are new ones: an optimizer that was made before goes on with the old, so make another.
+    Parameters are replaced: an optimizer made before has the old ones, so make a new one.
 
     Args:
         model: a transformers model that :func:`headprune_lib.find_heads` knows. Give the whole

@@ -61,7 +61,7 @@ _OF_THE_HUB = (
 
 
 def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
-    """Write ``config.json`` and ``model.safetensors``, which holds what is gone, for :func:`load_pruned`.
+    """Write ``config.json`` and ``model.safetensors``, with a record of the removed heads.
 
     The folder is there whole or not at all: an error (a full disk) leaves nothing behind.
 
@@ -93,7 +93,7 @@ def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write into, which takes its name when all is written, and is gone after an error.
+    """A folder to write into, which takes its name when all is written, and is deleted after an error.
 
     Raises:
         FileExistsError: the name is that of a file, or of a folder that holds something.
@@ -125,7 +125,7 @@ def load_pruned(
         name: a folder, or the name of a model on the Hub.
         model_class: the model's class, where it is not one of transformers' own; its configuration
             alone must make the model.
-        device: where the model goes; or give ``device_map``.
+        device: to put the model on; or give ``device_map``.
         options: what ``from_pretrained`` takes: ``dtype`` (as saved, if not given),
             ``attn_implementation``, ``device_map``, ``revision``, ``variant``, ``subfolder``, ….
 

@@ -41,7 +41,7 @@ def rank_heads(scores: HeadTensors) -> list[Head]:
 
 
 def prune_schedule(n_heads: int, steps: int = 10) -> list[int]:
-    """How many heads are gone after each step: ``ceil(n i / steps)`` for i = 0 to ``steps``.
+    """How many heads are removed after each step: ``ceil(n i / steps)`` for i = 0 to ``steps``.
 
     >>> prune_schedule(72)
     [0, 8, 15, 22, 29, 36, 44, 51, 58, 65, 72]
@@ -81,7 +81,7 @@ def _blocks_of(model: nn.Module, kinds: Sequence[str] | None) -> list[AttentionL
 
 GroupScore = Literal["mean", "sum"]
 Step = list[Head]
-"""Heads that can only go together."""
+"""Heads that can only be removed together."""
 
 
 def removal_units(
@@ -104,7 +104,7 @@ def removal_units(
     Args:
         scores: kind -> ``(layer, head)``, as :func:`headprune_lib.head_importance` gives them; of a
             model of one kind the tensor alone will do.
-        kinds: only heads of these kinds go; all kinds if not given.
+        kinds: kinds whose heads may be removed; all if not given.
         keep_at_least: heads that every layer keeps.
         per_group: take equally many heads of each group, so that key and value heads stay, until
             the layer's last heads are removed; with multi-query attention one at a time.
@@ -113,7 +113,7 @@ def removal_units(
     Raises:
         ValueError: an unknown kind or ``group_score``, a negative ``keep_at_least``; scores of another
             shape than the model's heads, or NaN for a head that is still there; ``per_group`` where
-            heads can only go in whole groups.
+            heads can only be removed in whole groups.
     """
     blocks = _blocks_of(model, kinds)
     if keep_at_least < 0:
@@ -167,8 +167,8 @@ def prune_mask(
     Args:
         scores, kinds, keep_at_least, per_group, group_score: as of
             :func:`headprune_lib.selection.removal_units`.
-        amount: share of the heads still there that goes, 0 to 1; never more, and less where a
-            group, ``keep_at_least`` or what cannot be removed does not allow it.
+        amount: share of the remaining heads to remove, 0 to 1; never more, and less where a
+            group, ``keep_at_least`` or heads that cannot be removed do not allow it.
 
     Warns:
         UserWarning: fewer heads are removed than ``amount`` asks for; says why.
@@ -216,22 +216,22 @@ def uniform_mask(
 ) -> HeadTensors:
     """The mask that keeps the best heads of each layer, as many in one layer as in the next.
 
-    Unlike :func:`headprune_lib.prune_mask`, which ranks the heads of all layers together. What is
-    left can be told to transformers by one number: see
-    :func:`headprune_lib.export_transformers`. Heads that share a key and value head are
-    ranked by their mean score and stay or go together. Layers that share one table of position
-    biases, T5's, keep the same heads: those of the highest mean score over the layers.
+    Unlike :func:`headprune_lib.prune_mask`, which ranks the heads of all layers together. One number
+    describes the result to transformers: see :func:`headprune_lib.export_transformers`. Heads that
+    share a key and value head are ranked by their mean score and kept or removed together. Layers
+    that share one table of position biases, T5's, keep the same heads: those of the highest mean
+    score over the layers.
 
     Args:
         scores: kind -> ``(layer, head)``, as :func:`headprune_lib.head_importance` gives them.
-        amount: share of each layer's heads that goes, 0 to 1; never more, and less where a group or
+        amount: share of each layer's heads to remove, 0 to 1; never more, and less where a group or
             ``keep_at_least`` does not allow it. Where layers have different numbers of heads left,
             the share is of the fewest, and 0 makes them equal.
-        kinds: only heads of these kinds go; all kinds if not given.
+        kinds: kinds whose heads may be removed; all if not given.
         keep_at_least: heads that every layer keeps; 1 or more.
 
     Warns:
-        UserWarning: fewer heads of a layer go than ``amount`` asks for, or none; says why.
+        UserWarning: a layer loses fewer heads than ``amount`` asks for, or none; says why.
 
     Raises:
         TypeError: an amount that is no number.

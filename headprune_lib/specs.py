@@ -295,7 +295,7 @@ def register_attention(
 ) -> AttentionSpec:
     """Teach the library a class of attention modules; masks, scores and removal work from then on.
 
-    What it is taught is proved on the first model of it (:func:`headprune_lib.find_heads`).
+    The entry is checked on the first model with such a module (:func:`headprune_lib.find_heads`).
 
     Args:
         module: the class, or its name.
@@ -350,7 +350,7 @@ class AttentionLayer(_FormerFields):
             and ``"text"`` where a model has several towers, and ``"cross"`` for attention to
             something from outside in a model without an encoder of its own.
         layer: index among the blocks of this kind, from 0.
-        n_heads: heads the layer was built with; masks and scores keep this width for good.
+        n_heads: heads the layer was built with; masks and scores keep this width after a removal.
         head_dim: numbers a head contributes to the output projection's input.
         kept_heads: original indices of the heads still there, ascending (all, before any removal).
         queries_per_kv: query heads that share a key and value head, of those still there.
@@ -361,12 +361,12 @@ class AttentionLayer(_FormerFields):
             structure, and proved) or ``"assumed"`` (by its structure alone).
         why_not_prunable: why heads cannot be removed, only masked; empty where they can.
         why_keep_one: why the layer cannot lose all its heads; empty where it can.
-        why_whole_groups: why heads that share a key and value head can only go together; empty
-            where every group may lose equally many of its heads and keep its key and value head.
-        why_keep_groups: why key and value heads cannot go, only some of the heads that share
-            each: another layer reads them, or they are another layer's; empty where they can.
+        why_whole_groups: why heads that share a key and value head can only be removed together;
+            empty where every group may lose equally many of its heads and keep its key and value head.
+        why_keep_groups: why key and value heads cannot be removed, only some of the heads that
+            share each: another layer reads them, or they are another layer's; empty where they can.
         batch_first: whether the output projection takes (example, position, …); else examples are
-            windowed, flattened or turned there, and what is asked of each takes one a batch.
+            windowed, flattened or transposed there, and values per example need batches of one.
     """
 
     kind: str

@@ -292,7 +292,7 @@ def _verify_removal(trial: _Trial, entry: bool) -> Verified:
     elif (returns == 1) != (names.returns == 1):
         why_keep_one = f"it returns {returns} things, and its entry says returns={names.returns}"
     group, all_heads = block.queries_per_kv, range(block.n_heads)
-    # a key and value head can go alone, unless it is the only one, or another layer's
+    # a key and value head can be removed alone, unless it is the only one, or another layer's
     alone = block.n_heads > group and names.makes_keys
     why_not_prunable, in_part = "", None  # what holds where not all does
     for variant in [names] if entry else _variants(trial, names, outputs):

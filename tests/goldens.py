@@ -54,20 +54,16 @@ def values() -> Golden:
 
 
 def texts() -> Golden:
-    """Every number that a notebook glues into prose, and every paragraph that its cells write."""
-    glued = {}
+    """Every paragraph that a notebook's cells write."""
+    written = {}
     for path in sorted((project_root() / "notebooks").glob("[01]*.ipynb")):
         if path.stem.endswith("-run"):
             continue
         for number, cell in enumerate(nbformat.read(path, as_version=4).cells):
             for output in cell.get("outputs", []):
                 if words := output.get("data", {}).get("text/markdown"):
-                    glued[f"{path.stem} cell {number}"] = words
-                if name := output.get("metadata", {}).get("scrapbook", {}).get("name"):
-                    data = output["data"].get("application/papermill.record/text/plain")
-                    if data is not None:  # a figure has none
-                        glued[f"{path.stem} {name}"] = data
-    return glued
+                    written[f"{path.stem} cell {number}"] = words
+    return written
 
 
 def tables() -> Golden:

@@ -346,7 +346,7 @@ def _not_prunable(model: PreTrainedModel, kinds: list[str] | None) -> str:
 def _mask_of(
     choose: Any, scores: HeadTensors, amount: float | None
 ) -> tuple[HeadTensors, list[str]]:
-    """The mask that a share of the heads leaves, and why fewer go; ValueError where none goes."""
+    """The mask for a share of the heads, and why it removes fewer; ValueError if it removes none."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         mask = choose(scores, amount or 0)

@@ -67,7 +67,7 @@ def _removal(block: AttentionLayer) -> str:
 
 
 def reasons_table(model: nn.Module) -> list[Row]:
-    """One row a reason why heads of a model cannot go, or not alone; empty where all can."""
+    """One row per reason why heads cannot be removed, or not alone; empty if all can."""
     paths: dict[str, list[str]] = {}
     for block in find_heads(model):
         reasons = (

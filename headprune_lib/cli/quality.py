@@ -1,4 +1,4 @@
-"""How good and how fast models are on batches, and how far an order of heads goes by that."""
+"""How good and how fast models are on batches, and how many heads a bound on that removes."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class Budget:
             prune_to_budget(model, everything, self.value, self.limit)
 
     def cut(self, steps: Sequence[Step], mask: HeadTensors) -> BudgetResult:
-        """How far an order goes; ``mask`` is what a share of the heads leaves, if that is asked."""
+        """What to remove along an order; ``mask`` is that of a share of the heads, if one is asked for."""
         if self.limit is None:
             return BudgetResult(mask, len(removed_units(steps, mask)), ())
         walk = prune_while if self.bound.option in HELD_OUT else prune_to_budget

@@ -235,7 +235,7 @@ def combined(
 ) -> HeadTensors:
     """The weighted mean of the ranks of importance, not normalised as given, and of entropy."""
     first, second = ranks(normalize_l2(important), among), ranks(wide, among)
-    # of two heads with one mean the less important goes first, not the one in the lower layer
+    # of two heads with one mean the less important is removed first, not the one in the lower layer
     return {kind: (alpha + _TIE) * first[kind] + (1 - alpha) * second[kind] for kind in first}
 
 

@@ -163,7 +163,7 @@ def importance_signed(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -
 
     Minus Eq. 2 without the absolute value, in nats; it does not depend on the batch size. Closing a
     gate from 1 to 0 adds this much to the loss, to first order. A head that does harm scores below 0
-    and goes first; one that helps some examples as much as it harms others scores 0. Molchanov et
+    and is removed first; one that helps some examples as much as it harms others scores 0. Molchanov et
     al. 2017 explain why the absolute value is taken.
     """
     return -gradient.sum((0, 1)), len(gradient)

@@ -24,7 +24,7 @@ Normalize = Literal["l2"] | None
 ScoreFunction = Callable[..., HeadTensors]
 """``(model, batches, *, loss=None, device=None) -> scores`` that are not normalised.
 
-What is scored lowest goes first. Scores are kind -> float64 tensor of shape ``(layer, head)``, NaN
+The lowest score is removed first. Scores are kind -> float64 tensor of shape ``(layer, head)``, NaN
 for heads that were removed. Further settings are keywords with defaults. The first line of the
 docstring says what the scores are, and ``headprune criteria`` lists it.
 """
@@ -37,9 +37,9 @@ class Criterion:
     Attributes:
         name: what commands, files and curves call it.
         score: the function.
-        normalize: what is done to its scores where nothing else is asked for.
+        normalize: how its scores are normalised by default.
         variant: its short name in ``head_importance(variant=)``, if it is one of the quantities
-            that go by the name of importance.
+            that are called importance.
         version: bumped by hand when its meaning changes; its curves are then measured anew.
         weights: whether it reads attention weights, which the eager kernel alone makes.
     """
@@ -185,7 +185,7 @@ def mean_over_batches(
 def to_head_tensors(
     model: nn.Module, blocks: Sequence[AttentionLayer], values: Sequence[Tensor]
 ) -> HeadTensors:
-    """Values (…, kept head) of blocks as kind -> (…, layer, head), NaN where a head is gone."""
+    """Values (…, kept head) of blocks as kind -> (…, layer, head), NaN for removed heads."""
     scores: HeadTensors = {}
     for block, value in zip(blocks, values, strict=True):
         if block.kind not in scores:

@@ -43,10 +43,9 @@ def greedy(
 ) -> HeadTensors:
     """Place in a search that removes what raises the loss least.
 
-    Backward elimination: 0 (goes first) to 1. At each of ``steps`` steps, the loss without each head
-    that is left is measured, and as many of them go as keep the pace
-    (:func:`headprune_lib.prune_schedule`), those first that raise the loss least. The batches are
-    read once and kept.
+    Backward elimination: 0 (removed first) to 1. Each of ``steps`` steps measures the loss without each
+    remaining head, and removes as many heads as :func:`headprune_lib.prune_schedule` says, those that
+    raise the loss least first. The batches are read once and kept.
     """
     kept = _searched(model, batches, loss, steps=steps)
     blocks, mask = find_heads(model), ones_mask(model)

@@ -88,7 +88,7 @@ def random_scores(
     """
     generator = torch.Generator().manual_seed(seed)
     blocks = find_heads(model)
-    # drawn for removed heads as well: those left keep their scores when others go
+    # drawn for removed heads as well: those left keep their scores when others are removed
     drawn = [torch.rand(b.n_heads, generator=generator, dtype=torch.float64) for b in blocks]
     left = [values[list(block.kept_heads)] for block, values in zip(blocks, drawn, strict=True)]
     return to_head_tensors(model, blocks, left)

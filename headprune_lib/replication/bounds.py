@@ -22,7 +22,7 @@ C1_NEEDED: Final = 0.20
 PAPER_CHANGING: Final = 8 / 96
 # C3: what must be kept of the score above chance, at the paper's own share of removed heads.
 C3_KEPT: Final = 0.95
-# Losses at which the share of heads that can go is given, as shares of what is above chance ...
+# Losses at which the removable share of heads is given, as shares of what is above chance ...
 TOLERANCES: Final = (0.01, 0.02, 0.05)
 # ... and the one that sentences and figures show.
 SHOWN_TOLERANCE: Final = 0.02

@@ -27,7 +27,7 @@ class Shown(NamedTuple):
 _EAGER = "a forward and a backward pass, eager"
 _SHOWN = {
     "confidence": Shown("confidence", "red", "--", "", "a forward pass, eager"),
-    "entropy": Shown("attention entropy, high kept", "green", "--", "", "a forward pass, eager"),
+    "entropy": Shown("attention entropy, high kept", "pink", "--", "", "a forward pass, eager"),
     "entropy-low": Shown("attention entropy, low kept", "orange", ":", "", "a forward pass, eager"),
     "fisher": Shown("Fisher information", "brown", "-"),
     "gates": Shown(
@@ -46,7 +46,7 @@ _SHOWN = {
         *("importance integrated over the mask", "purple", "--", "^"),
         "8 forward and backward passes",
     ),
-    "importance-signed": Shown("importance with its sign", "blue", "-."),
+    "importance-signed": Shown("importance with its sign", "pink", ":"),
     "importance-times-entropy": Shown("importance times entropy", "red", "--", "s", _EAGER),
     "importance-times-focus": Shown("importance times (1 - entropy)", "red", ":", "", _EAGER),
     "importance-token": Shown("importance a token (the authors' code)", "purple", "--"),
@@ -64,7 +64,7 @@ _SHOWN = {
 
 
 def shown(name: str) -> Shown:
-    """How pages show a criterion; one that has no entry goes by its own name, in pink.
+    """How pages show a criterion; one without an entry has its own name, in pink.
 
     >>> shown("fisher").label, shown("my-own").label
     ('Fisher information', 'my own')

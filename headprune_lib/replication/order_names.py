@@ -1,8 +1,8 @@
 """What the names of parts and of orders say: which heads are removed, of which training, in what order.
 
 A part of a result is a curve, or a point of one. Its name says, in this order and where it applies:
-the one kind of heads that go, the order, whether whole groups go, whether gates are fitted, the share
-of the heads and a way of training again, and a training that is not the first. The order is
+the one kind of heads removed, the order, whether whole groups are removed, whether gates are fitted,
+the share of the heads and a way of training again, and a training that is not the first. The order is
 ``random``, a choice of its own such as ``oracle``, or a criterion with words that say how its scores
 are used (:data:`WAYS`).
 """

@@ -70,13 +70,13 @@ def published_task(task: str) -> str:
 
 
 def published_shares() -> dict[str, float]:
-    """The paper's task -> the share of heads that goes there without noticeable effect."""
+    """The paper's task -> the share of heads removed there without noticeable effect."""
     figure3 = paper("figure3")
     return {"mnli": figure3["bert_mnli"], "wmt": figure3["wmt"], **paper("figure6")}
 
 
 def published_share(task: str) -> float | None:
-    """The share of heads that goes in the paper on a task; None where the paper has none.
+    """The share of heads that the paper removes on a task; None where the paper has none.
 
     >>> published_share("snli"), published_share("reviews")
     (0.4, None)

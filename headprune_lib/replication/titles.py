@@ -79,7 +79,7 @@ _WORDS = {
 
 
 def order_title(order: str) -> str:
-    """What a legend calls an order of removal; one of no criterion goes by its own name.
+    """What a legend calls an order of removal; one of no criterion has its own name.
 
     >>> order_title("fisher rescored")
     'Fisher information, scored again after each step'

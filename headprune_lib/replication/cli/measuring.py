@@ -99,7 +99,7 @@ def reproduce(
     """Measure a table or figure, store it, and compare it with the committed result and the paper.
 
     Stored weights are used; others are trained first. On fewer texts than the profile has,
-    only the first training is measured. With a model or values of your own the result goes to a
+    only the first training is measured. With a model or values of your own the result is stored in a
     folder of its own, and the committed one stays.
     """
     from headprune_lib.replication import measurements, planning

@@ -41,8 +41,8 @@ def run(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Where the executed notebook goes. Without parameters it is refreshed in place; with "
-            "them it goes to <name>-run.ipynb in the current folder, with a page of HTML beside it."
+            help="File of the executed notebook. Without parameters it is refreshed in place; with "
+            "them it is <name>-run.ipynb in the current folder, with a page of HTML beside it."
         ),
     ] = None,
 ) -> None:

@@ -150,7 +150,7 @@ def mean_curves(curves: Mapping[str, Scored], draws: Resamples) -> dict[str, Dra
 
 @dataclass(frozen=True)
 class Statistics(Resamples):
-    """The losses at which the share that can go is given besides.
+    """The losses at which the removable share is given besides.
 
     ``early`` is the share of the heads up to which orders are compared besides the whole.
     """

@@ -33,7 +33,7 @@ OFFSETS = {"previous": -1, "same": 0, "next": 1}
 
 @dataclass(frozen=True)
 class Statistics(Resamples):
-    """Steps in which heads go, and resamples over heads."""
+    """Steps in which heads are removed, and resamples over heads."""
 
     resamples: int = 10_000
     steps: int = 10
@@ -130,6 +130,6 @@ def _along(
 
 
 def _step(values: np.ndarray, resamples: int, seed: int) -> dict[str, Any]:
-    """How many heads go in a step, and the mean of a role with its interval."""
+    """How many heads a step removes, and the mean of a role with its interval."""
     interval = interval_record(values[bootstrap_indices(len(values), resamples, seed)].mean(1))
     return {"n": len(values), "mean": float(values.mean()), "interval": interval}

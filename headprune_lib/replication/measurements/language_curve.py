@@ -49,7 +49,7 @@ ORDERS = (
 
 
 def steps_of(subject: LanguageSubject, journal: Journal, name: str) -> list[list[Head]]:
-    """What goes together in an order, the first to go first: a head, or heads of groups.
+    """What an order removes together, the first step first: a head, or heads of groups.
 
     Raises:
         ValueError: no criterion of this name.

@@ -81,7 +81,7 @@ def orders_of(context: Context, name: str, main: Subject, kind: str | None = Non
     Args:
         name: one of ``EVERY``, or of a criterion; see :func:`read_order`.
         main: the first training; in the translation half any, each is a part of its own.
-        kind: only heads of this kind go.
+        kind: the only kind whose heads are removed.
 
     Raises:
         ValueError: neither an order nor a criterion.
@@ -169,7 +169,7 @@ def random_order(heads: list[Head], draw: int) -> list[Head]:
 
 
 def _rescored(context: Context, main: Subject, rescored: NamedOrder) -> list[Head]:
-    """Heads in the order of scores that are measured again after each step, without what is gone."""
+    """Heads in the order of scores that are measured again after each step, without the removed ones."""
     mask, order = ones_mask(main.model), []
     schedule = prune_schedule(
         sum(values.numel() for values in mask.values()), context.profile.steps

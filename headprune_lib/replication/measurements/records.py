@@ -15,7 +15,7 @@ Difference = dict[str, Any]
 Correlation = dict[str, Any]
 """A correlation over heads: ``r``, ``interval`` (95%) and ``p``; None where it is not defined."""
 Prunable = dict[str, Any]
-"""The largest share of the heads that can go at a tolerated loss: ``share``, ``interval`` (95%)."""
+"""The largest share of the heads removable at a tolerated loss: ``share``, ``interval`` (95%)."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def prunable_record(
     chance: float,
     tolerances: Sequence[float],
 ) -> dict[str, Prunable]:
-    """Largest share that goes at each tolerance, with the interval over bootstrap draws.
+    """Largest share removable at each tolerance, with the interval over bootstrap draws.
 
     Args:
         shares: (steps + 1,) shares removed.

@@ -196,7 +196,7 @@ def _place(part: tuple[Asked, Arrays]) -> tuple[bool, float, str]:
 
 
 def _sizes(raw: Arrays) -> dict[str, Any]:
-    """``removed`` heads are gone, ``left`` of ``parameters``; ``seconds`` a training."""
+    """Without ``removed`` heads, ``left`` of ``parameters``; ``seconds`` a training."""
     parameters, left = raw["parameters"].mean(0)  # as many heads are gone in every run
     return {
         "removed": raw["heads"].shape[1],

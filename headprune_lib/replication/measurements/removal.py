@@ -30,7 +30,7 @@ Run = tuple[str, Subject, list[Head]]
 
 
 def n_cut(n_heads: int, share: float) -> int:
-    """How many heads are gone at a share: rounded up, as in the paper's schedule.
+    """How many heads are removed at a share: rounded up, as in the paper's schedule.
 
     >>> n_cut(72, 0.05), n_cut(72, 0.5), n_cut(72, 1.0)
     (4, 36, 72)
@@ -165,7 +165,7 @@ def _translations(
     }
 
 
-# --- gates in place of masks: what stays makes up for what is gone --------------------------------
+# --- gates in place of masks: remaining heads compensate for removed ones --------------------------------
 
 TUNING = 1
 """Bumped by hand when what gates are fitted to changes; tuned orders are then measured anew."""

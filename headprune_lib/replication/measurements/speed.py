@@ -70,7 +70,7 @@ def timed_pairs(subject: EncoderSubject, order: list[Head]) -> dict[str, dict[st
     """The fine-tuned model and one of a published shape, each ``unpruned`` and ``pruned``.
 
     Args:
-        order: in which heads go from the fine-tuned model; from the other in an arbitrary one.
+        order: in which heads are removed from the fine-tuned model; the other's order is arbitrary.
     """
     timed = subject.profile.speed
     shape = shaped(timed.shape)

@@ -129,7 +129,7 @@ def _preprocess(text: Path, target: Path) -> None:
 def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
     """Run ``fairseq-train`` with the paper's recipe and convert the checkpoint of every epoch.
 
-    A second call goes on from fairseq's last checkpoint.
+    A second call resumes from fairseq's last checkpoint.
 
     Args:
         data: a folder that ``fairseq-preprocess`` wrote.

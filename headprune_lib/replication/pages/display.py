@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import textwrap
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +42,6 @@ __all__ = [
     "kept_text",
     "number",
     "open_page",
-    "paragraph",
     "pick",
     "points",
     "prunable_at",
@@ -114,11 +112,6 @@ def show_figure(name: str, caption: str, draw: Callable[..., Figure], *what: Any
     return HTML(
         f'<figure class="paper-figure" id="{anchor(name)}">{"".join(pictures)}{words}</figure>'
     )
-
-
-def paragraph(text: str) -> HTML:
-    """Words for a page that are kept in the code, such as a rule."""
-    return HTML(f"<p>{html.escape(text)}</p>")
 
 
 def judge(result: Result, claim: str) -> Row:

@@ -123,7 +123,7 @@ def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def prunable_at(
     values: Mapping[str, Any], order: str = "importance", tolerance: float = SHOWN_TOLERANCE
 ) -> dict[str, Any]:
-    """The share of heads that goes in an order of removal, ``{"share", "interval"}``.
+    """The share of heads that can be removed in an order, ``{"share", "interval"}``.
 
     Args:
         values: those of a pruning curve's result.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -16,13 +15,14 @@ import nbformat
 from nbformat import NotebookNode
 
 from headprune_lib.replication.paths import project_root
+from headprune_lib.replication.store.files import replace_files
 
 _RERUN = "headprune_rerun"  # in a notebook's metadata: the parameters that it was run with
 _ROLE = re.compile(r"\{([a-z:]+)\}`([^`<]*?)\s*(?:<[^`>]*>)?`")
 
 
 def name_of_rerun(folder: Path, stem: str, parameters: Mapping[str, Any]) -> Path:
-    """Where a run with these parameters goes: ``<stem>-run.ipynb``, numbered where others are.
+    """The file of a run with these parameters: ``<stem>-run.ipynb``, numbered where others are.
 
     A run with the same parameters takes the place of the one before; no other file is overwritten.
     """
@@ -45,7 +45,7 @@ def _parameters_of(path: Path) -> str | None:
 
 
 def mark_as_rerun(notebook: NotebookNode, parameters: Mapping[str, Any]) -> None:
-    """Say at the top, in place, what was changed; citations and links become plain words."""
+    """Say at the top, in place, what was changed, and what a role of MyST says in plain words."""
     notebook.metadata[_RERUN] = json.dumps(dict(parameters), sort_keys=True)
     changed = ", ".join(f"`{name} = {value!r}`" for name, value in parameters.items())
     banner = (
@@ -55,6 +55,11 @@ def mark_as_rerun(notebook: NotebookNode, parameters: Mapping[str, Any]) -> None
     )
     cell = nbformat.v4.new_markdown_cell(banner, id="rerun", metadata={"tags": ["rerun"]})
     notebook.cells.insert(0, cell)
+    in_plain_words(notebook)
+
+
+def in_plain_words(notebook: NotebookNode) -> None:
+    """Put words in place of MyST's citations and links, which Jupyter shows as they are written."""
     authors = _authors()
 
     def plain(text: str) -> str:
@@ -133,7 +138,7 @@ def _parts(cell: NotebookNode, rendered: Any) -> Iterator[str]:
 
 
 def open_copy(notebook: Path, folder: Path) -> tuple[Path, list[str]]:
-    """A copy of a notebook to work in, and the command that opens it; one's own copy stays as it is.
+    """A copy of a notebook to work in, and the command that opens it; a copy that is there is kept.
 
     Raises:
         ValueError: neither JupyterLab nor Jupyter Notebook is installed.
@@ -143,5 +148,7 @@ def open_copy(notebook: Path, folder: Path) -> tuple[Path, list[str]]:
         raise ValueError("neither jupyterlab nor notebook is installed: pip install jupyterlab")
     copy = folder / notebook.name
     if not copy.exists():
-        shutil.copyfile(notebook, copy)
+        opened = nbformat.read(notebook, as_version=4)
+        in_plain_words(opened)
+        replace_files({copy: (nbformat.writes(opened) + "\n").encode()})
     return copy, [sys.executable, "-m", program, str(copy)]

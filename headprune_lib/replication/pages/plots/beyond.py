@@ -16,7 +16,7 @@ from headprune_lib.replication.measurements.language_curve import PER_GROUP, WHO
 from headprune_lib.replication.measurements.recovery import NO_ORDER
 from headprune_lib.replication.pages.plots.style import (
     BLUE,
-    GREEN,
+    BROWN,
     GREY,
     ORANGE,
     PURPLE,
@@ -84,7 +84,6 @@ def kept_by_model(
         }
         height = np.array(list(areas)) + 0.16 * (position - (len(orders) - 1) / 2)
         ends = 100 * np.array([area["interval"] for area in areas.values()]).reshape(-1, 2)
-        axes.hlines(height, *ends.T, color=look.colour, linewidth=1.5)
         middles = [100 * area["value"] for area in areas.values()]
         marker = {"s": 40, "marker": "D"} if order == "importance" else {"s": 22}
         inside = look.colour if look.line.endswith("-") else "none"  # as lines are whole or broken
@@ -96,6 +95,7 @@ def kept_by_model(
             label=look.label,
             zorder=3,
         )
+        axes.hlines(height, *ends.T, color=look.colour, linewidth=1.5, label=look.label)
     names = [name if wide else textwrap.fill(name, 16) for name in shown]
     axes.set(yticks=range(len(shown)), yticklabels=names, xlabel=_KEPT[wide], xlim=(_LOWEST, 110))
     axes.invert_yaxis()
@@ -195,7 +195,7 @@ def _along(
 
 _GROUPS = {
     PER_GROUP: Look(order_title(PER_GROUP), PURPLE, "-."),
-    WHOLE_GROUPS: Look(order_title(WHOLE_GROUPS), ORANGE, "--"),
+    WHOLE_GROUPS: Look(order_title(WHOLE_GROUPS), BROWN, "--"),
 }
 
 _TICKS = (10, 30, 100, 300, 1_000, 3_000, 10_000)
@@ -235,14 +235,15 @@ def added_by_head(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:
     added = np.array([head["added"] for head in values["heads"]])
     layers = [head["layer"] + 1 for head in values["heads"]]
     figure, axes = plt.subplots(figsize=layout.canvas(320))
-    axes.scatter(layers, added, s=16, color=BLUE, label="one head's absence")
-    axes.axhline(DELTA_NATS, color=GREEN, linewidth=2, label=f"{DELTA_NATS} nats, 1% of perplexity")
+    axes.scatter(layers, added, s=16, color=BLUE)
+    axes.axhline(DELTA_NATS, color=ORANGE, linewidth=2, label=f"{DELTA_NATS} nats")
     axes.set_yscale("symlog", linthresh=DELTA_NATS)  # from below 0 to whole nats
     ticks = [-DELTA_NATS, 0, DELTA_NATS, 0.1, 1, 10]
     axes.set_yticks(ticks, [with_minus(f"{tick:g}") for tick in ticks])
     axes.set(
         xlabel="layer",
-        ylabel="added loss a token (nats)",
+        xlim=(0, max(layers) + 4),  # with room for the line's name
+        ylabel="added loss (nats a token)",
         ylim=(min(-2 * DELTA_NATS, 1.5 * added.min()), 2 * added.max()),
     )
     return below(figure, layout)

@@ -29,6 +29,7 @@ from headprune_lib.replication.pages.plots.style import (
     below,
     layer_changes,
     looks,
+    mark,
     pruning_axes,
     pruning_curve,
     weight,
@@ -96,9 +97,7 @@ def orders(axes: Axes, curve: Result, counted: bool = True) -> None:
         )
     bert_by_others(axes, curve.task)
     if values["chance"]:
-        axes.axhline(
-            100 * values["chance"], color=BLACK, linewidth=1, linestyle=":", label="chance"
-        )
+        axes.axhline(100 * values["chance"], color=BLACK, linewidth=1, label="chance")
     share_in_the_paper(axes, share_judged(curve.task, half))
     pruning_axes(axes, curve.metric if scale == 1 else f"{curve.metric} (%)")
 
@@ -115,10 +114,9 @@ def bert_by_others(axes: Axes, task: str) -> None:
         return
     shares, scores = bert_steps(curve)
     label = "BERT-base, measured by others"
-    axes.plot(100 * shares, 100 * scores, ":", color=GREY, label=label)
+    axes.plot(100 * shares, 100 * scores, "--", color=GREY, label=label)
 
 
-_LINES = ("-", "--", ":", "-.")
 _APART = [colour for colour in SERIES if colour not in (GREEN, GREY)]
 """Colours of lines in a panel where the paper and others have the two that are left out."""
 
@@ -135,13 +133,12 @@ def layers_tasks(table6: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
         for name, result in table6.items()
         if len(result.values["layers"]) == len(layers)
     }
-    looks_of = zip(itertools.cycle(_APART), itertools.cycle("os^v"))
     figure, (axes,) = layout.panels(1, 280)
     within(axes, -1, 0, "a loss of at most 1 point")
-    for position, ((name, result), (colour, form)) in enumerate(
-        zip(drawn.items(), looks_of, strict=False)
+    for position, ((name, result), colour) in enumerate(
+        zip(drawn.items(), itertools.cycle(_APART))
     ):
-        shift = 0.17 * (position - len(drawn) / 2)
+        shift, form = 0.17 * (position - len(drawn) / 2), mark(result.model)
         layer_changes(axes, result.values["layers"], 100, shift, form, color=colour, label=name)
     label = "the paper (BERT-base, MNLI)"
     x = layers + 0.17 * len(drawn) / 2
@@ -154,8 +151,8 @@ def layers_tasks(table6: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
 def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -> Figure:
     """Figure 6a–d, a panel each: the score as heads are removed by importance, in its own unit.
 
-    Beside our lines stands BERT-base's, where others measured the paper's figure again, and the
-    share at which the paper's own curve begins to fall.
+    A mark says which model a line is of. Beside them are BERT-base's line, where others measured the
+    paper's figure again, and the share at which the paper's own curve begins to fall.
 
     Args:
         panels: the paper's name of a panel, such as ``"figure6a"`` -> name -> pruning curve.
@@ -163,15 +160,14 @@ def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -
     figure, places = layout.panels(len(panels), 230, columns=2)
     for axes, (name, curves) in zip(places, panels.items(), strict=True):
         task, score = "", ""
-        for (label, result), colour, line in zip(
-            curves.items(), itertools.cycle(_APART), itertools.cycle(_LINES)
-        ):
+        for label, result in curves.items():
             scale = 1 if result.metric == "BLEU" else 100
             task, score = result.task, _SCORES.get(result.metric, result.metric)
             x = 100 * np.array(result.values["shares"])
             y = scale * np.array(result.values["curves"]["importance"]["mean"])
-            label = label if scale == 1 else label.partition(",")[0]
-            axes.plot(x, y, line, color=colour, label=label)
+            label = _model_title(label) if scale == 1 else label.partition(",")[0]
+            form = f"{mark(result.model)}-"
+            axes.plot(x, y, form, color=BLUE, markersize=5, label=label)
         bert_by_others(axes, ARTIFACTS[name].task)
         if not curves:
             axes.text(50, 0.5, NOT_MEASURED, ha="center", va="center")
@@ -189,6 +185,15 @@ def _task_title(task: str) -> str:
     """The paper's task, with ours where it stands for it."""
     published = spelled(published_task(task))
     return published.upper() if published == "iwslt" else published
+
+
+def _model_title(name: str) -> str:
+    """A translator in a panel of German to English alone.
+
+    >>> _model_title("post-norm translator of six epochs, German-English (Bible)")
+    'post-norm of six epochs'
+    """
+    return name.replace(" translator", "").replace(", German-English", "").removesuffix(" (Bible)")
 
 
 _SHOWN_SHARES = (20, 40, 60, 80)
@@ -221,9 +226,9 @@ def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
     low, high = (100 * end for end in paper("figure5")["kept_at_40_percent_pruned_from_epoch_10"])
     figure, places = layout.panels(len(panels), 300, sharey=True)
     for axes, (name, lines) in zip(places, panels.items(), strict=True):
-        for (removed, kept), (colour, mark) in zip(lines.items(), _LOOKS, strict=True):
+        for (removed, kept), (colour, form) in zip(lines.items(), _LOOKS, strict=True):
             y, label = [100 * share for share in kept.values()], f"{removed}%"
-            axes.plot(list(kept), y, f"{mark}-", color=colour, markersize=5, label=label)
+            axes.plot(list(kept), y, f"{form}-", color=colour, markersize=5, label=label)
         label = "the paper: 40% removed, from epoch 10 on"
         axes.axhspan(low, high, color=GREEN, alpha=0.3, linewidth=0, label=label)
         axes.set(xlabel="epoch", title=name.replace(", ", ",\n"), ylim=(0, 115), xlim=(0, None))

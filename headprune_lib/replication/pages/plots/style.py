@@ -17,9 +17,11 @@ import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.colors import to_hex
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.text import Text
 from PIL import Image
 
@@ -49,6 +51,7 @@ __all__ = [
     "estimates",
     "histogram",
     "layer_changes",
+    "mark",
     "name",
     "panels",
     "pruning_axes",
@@ -157,13 +160,13 @@ def style() -> Iterator[None]:
 
 
 def below(figure: Figure, layout: Layout, columns: int = 2) -> Figure:
-    """The figure with its lines named beside them, and one legend under all panels for the rest.
+    """The figure with each series named beside it, and one legend under all panels for the rest.
 
     Args:
         columns: of the legend, where they fit.
     """
     figure.tight_layout()
-    named, shown = name_lines(figure), {}
+    named, shown = name_series(figure), {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             if label not in named:
@@ -215,33 +218,39 @@ _GAP, _CLEAR = 4, 11
 _SIDES = [(0, 1), (0, -1), (1, 1), (1, -1), (1, 0), (-1, 1), (-1, -1), (-1, 0)]
 
 
-def name_lines(figure: Figure) -> set[str]:
-    """Write each line's label beside it, in its colour, in every panel with room; return those.
+def name_series(figure: Figure) -> set[str]:
+    """Write each label beside its line, dots or range, in their colour, in every panel with room.
 
     To be called once the panels have their places and limits.
+
+    Returns:
+        the labels that are written in one panel at least.
     """
     named = set()
     for axes in figure.axes:
-        lines: dict[str, list[Line2D]] = {}
+        series: dict[str, list[Artist]] = {}
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            line = handle[0] if isinstance(handle, ErrorbarContainer) else handle
-            if isinstance(line, Line2D) and line.get_linestyle() != "None":
-                lines.setdefault(label, []).append(line)
-        for label, alike in lines.items():
+            drawn = handle.get_children() if isinstance(handle, ErrorbarContainer) else [handle]
+            series.setdefault(label, []).extend(drawn)
+        for label, alike in series.items():
             texts = (textwrap.fill(label, width) for width in (99, 24, 16))
             if any(_write_beside(axes, alike, text) for text in texts):
                 named.add(label)
     return named
 
 
-def _write_beside(axes: Axes, lines: list[Line2D], text: str) -> bool:
-    """Write a text beside lines of one look, as far from all else as can be, if there is room."""
-    others = (artist for artist in axes.get_children() if artist not in lines)
+def _write_beside(axes: Axes, series: list[Artist], text: str) -> bool:
+    """Write a text beside what has one look, as far from all else as can be, if there is room."""
+    drawn = [*axes.lines, *axes.collections, *axes.patches, *axes.texts]
+    others = [artist for artist in drawn if artist not in series]
     line, rest = (
         points[((points >= axes.bbox.min) & (points <= axes.bbox.max)).all(1)]
-        for points in (np.concatenate([*map(_points, drawn)]) for drawn in (lines, others))
+        for points in (
+            np.concatenate([np.empty((0, 2)), *map(_points, artists)])
+            for artists in (series, others)
+        )
     )
-    look = {"color": lines[0].get_color(), "fontsize": 11, "ha": "center", "va": "center"}
+    look = {"color": _colour(series[0]), "fontsize": 11, "ha": "center", "va": "center"}
     written = axes.text(0.5, 0.5, text, transform=axes.transAxes, gid=NAME, **look)
     half = np.array(written.get_window_extent().size) / 2
     middles = (line[:, None] + np.array(_SIDES) * (half + _GAP)).reshape(-1, 2)
@@ -256,6 +265,12 @@ def _write_beside(axes: Axes, lines: list[Line2D], text: str) -> bool:
     return True
 
 
+def _colour(drawn: Artist) -> str:
+    """Of a line, of dots, or of a range, faint as it may be."""
+    colours = drawn.get_color() if isinstance(drawn, Line2D) else drawn.get_edgecolor()
+    return to_hex(colours if isinstance(colours, str) else np.atleast_2d(colours)[0])
+
+
 def _distance(middles: np.ndarray, half: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Of each box, given by its middle and half of its size, to the point next to it."""
     beyond = np.maximum(np.abs(points - middles[:, None]) - half, 0)
@@ -263,7 +278,7 @@ def _distance(middles: np.ndarray, half: np.ndarray, points: np.ndarray) -> np.n
 
 
 def _points(artist: Artist) -> np.ndarray:
-    """Points of what is drawn as lines, dots or words, 4 pixels apart."""
+    """Points of what is drawn as lines, dots, words or the edges of a range, 4 pixels apart."""
     paths, dots = [], np.empty((0, 2))
     if isinstance(artist, Line2D):
         path = artist.get_transform().transform(artist.get_xydata())
@@ -272,6 +287,8 @@ def _points(artist: Artist) -> np.ndarray:
         paths = [artist.get_transform().transform(path.vertices) for path in artist.get_paths()]
     elif isinstance(artist, PathCollection):
         dots = artist.get_offset_transform().transform(np.asarray(artist.get_offsets()))
+    elif isinstance(artist, Patch):
+        paths = [artist.get_transform().transform(artist.get_path().vertices)]
     elif isinstance(artist, Text):
         (left, low), (right, high) = artist.get_window_extent().get_points()
         paths = [np.array([(left, y), (right, y)]) for y in np.linspace(low, high, 4)]
@@ -429,11 +446,11 @@ LOOKS: dict[str, Look] = {
     for name, colour, line in (
         ("importance", BLUE, "-"),
         ("importance main", BLUE, "--"),
-        ("importance unnormalised", BLUE, ":"),
+        ("importance unnormalised", BLUE, "-."),
         ("importance rescored", PURPLE, "-"),
         ("oracle", ORANGE, "--"),
         ("oracle leak-free", RED, "-."),
-        ("random", GREY, "-"),
+        ("random", GREY, ":"),
         ("importance reversed", BROWN, "-."),
     )
 }
@@ -448,7 +465,7 @@ def looks(orders: Iterable[str]) -> dict[str, Look]:
 
 
 def _look(order: str) -> Look:
-    """As the order's criterion has it; one of no criterion goes by its own name.
+    """As the order's criterion has it; one of no criterion has its own name.
 
     Along an order with gates fitted there are diamonds on the line of the order itself.
     """
@@ -462,6 +479,14 @@ def _look(order: str) -> Look:
     plain = shown(name)
     dash = plain.dash if not words else ":" if words == ["unnormalised"] else "-."
     return Look(order_title(order), COLOURS[plain.colour], plain.marker + dash)
+
+
+_MARKS = {"minilm": "o", "mpnet": "s", "post-norm": "D", "post-norm-6": "v", "pre-norm": "^"}
+
+
+def mark(model: str) -> str:
+    """The mark of a model's points in a figure of several models; one that has none has a cross."""
+    return _MARKS.get(model, "X")
 
 
 def weight(order: str) -> dict[str, float]:

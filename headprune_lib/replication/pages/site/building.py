@@ -102,8 +102,10 @@ def _code(address: str) -> str:
 def prepare_page(
     app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Minus signs, MathJax only where there is a formula, description and OpenGraph in the head."""
+    """Minus signs, how to run a notebook, MathJax only where there is a formula, a head for others."""
     body = with_room_for_formulas(with_minus_signs(context.get("body", "")))
+    if pagename.startswith("notebooks/"):
+        body = body.replace("</h1>", f"</h1>\n{_EDIT.format(pagename[10:12])}", 1)
     context["body"] = body
     if not has_formula(body):
         context["script_files"][:] = [
@@ -124,6 +126,12 @@ def prepare_page(
             app.config.site_address,
             f"{pagename}.html",
         )
+
+
+_EDIT = (
+    '<p class="edit"><a href="../book/rerun.html#edit-and-run">Edit and run</a> this page: '
+    "<code>headprune open {}</code></p>"
+)
 
 
 def has_formula(body: str) -> bool:

@@ -164,9 +164,7 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> str:
     head = "".join(f'<th scope="col">{heading}</th>' for heading in heads)
     n = f"{len(rows)} results" if len(rows) > 1 else "1 result"
     return (
-        f"<details><summary>{claim.id}: the {n} behind it, and our rule</summary>"
-        f"<p><strong>Our rule.</strong> {_text(claim.rule)}</p>"
-        f"<p><strong>The paper's criterion.</strong> {_text(claim.criterion)}</p>"
+        f"<details><summary>{claim.id}: the {n} behind it</summary>"
         f'<div class="scrolled" tabindex="0" role="region" aria-label="Results behind {claim.id}">'
         f'<table class="evidence"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>'
     )

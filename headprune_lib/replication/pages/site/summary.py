@@ -47,7 +47,7 @@ def summary_html(verdicts: Sequence[Verdict], cards: str) -> str:
     for verdict, row in zip(verdicts, summary_table(verdicts).to_numpy().tolist(), strict=True):
         title = html.escape(row[0].removeprefix(f"{verdict.claim} "), quote=False)
         link = f'<a href="{cards}#claim-{verdict.claim.lower()}">{verdict.claim}. {title}</a>'
-        texts = [html.escape(cell, quote=False) for cell in row[1:]]
+        texts = [_in_lines(cell) for cell in row[1:]]
         texts[COLUMNS.index("verdict") - 1] = verdict_html(verdict.word)
         cells = "".join(
             f'<td data-column="{name}">{text}</td>'
@@ -56,6 +56,16 @@ def summary_html(verdicts: Sequence[Verdict], cards: str) -> str:
         lines.append(f'<tr><th scope="row">{link}</th>{cells}</tr>')
     head = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
     return f'<table class="answer"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+
+
+def _in_lines(text: str) -> str:
+    """A cell as HTML: each sentence, clause and number of a list on a line of its own.
+
+    >>> _in_lines("Kept: 96% (encoders), 94% (translators); counted or not: 3%")
+    'Kept: 96% (encoders),<br>94% (translators);<br>counted or not: 3%'
+    """
+    lines = re.split(r"(?<=[.;]) |(?<=\),) ", text)
+    return "<br>".join(html.escape(line, quote=False) for line in lines)
 
 
 def ours(verdict: Verdict) -> str:

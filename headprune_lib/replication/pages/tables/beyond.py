@@ -444,7 +444,7 @@ def language_answers(curves: Mapping[str, Result], heads: Mapping[str, Result]) 
 
 
 def recovery_table(found: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a share removed: heads and parameters gone, perplexity before and after training."""
+    """One row per share removed: heads and parameters removed, perplexity before and after training."""
     return pd.DataFrame(
         [
             {
