@@ -3,6 +3,7 @@
 import pytest
 
 from headprune_lib.replication import measurements, planning
+from headprune_lib.replication.measurements import Upcoming
 from headprune_lib.replication.planning import Probe
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import TranslationSubject
@@ -43,6 +44,22 @@ def test_a_plan_of_the_paper_lists_its_downloads_trainings_and_measurements(nowh
     alone = [step.what for step in planning.steps(profile, "figure6a")]
     assert alone == [*(f"fine-tune, seed {n}" for n in range(1, 6)), "figure6a (pruning_curve)"]
     assert not [*nowhere.iterdir()], "planning writes nothing"
+
+
+def test_a_result_of_a_task_without_the_usual_model_is_announced(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HEADPRUNE_DATA", str(tmp_path))
+    (tmp_path / "multi30k").mkdir()
+    for side in ("de", "en"):
+        for file in ("train", "val", "test_2016_flickr"):
+            lines = "".join(f"{file} {side} {line}\n" for line in range(40))
+            (tmp_path / "multi30k" / f"{file}.{side}").write_text(lines)
+    profile, curve = (
+        load_profile(translation_model="pre-norm"),
+        measurements.MEASUREMENTS["pruning_curve"],
+    )
+    parts = ["importance", "random"]
+    planning.announce(Upcoming(curve, "translation", profile, "multi30k", parts, []))
+    assert "as the stored ones did" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["figure2a", "table2", "table5", "figure3a", "figure4", "figure5"])

@@ -244,7 +244,8 @@ def _as_stored(upcoming: Upcoming, kept: store.Result) -> str:
             }
         )
     )
-    usual = load_profile(kept.profile, task=profile.task)
+    named = ("task", "model", "translation_model", "language_task", "language_model")
+    usual = load_profile(kept.profile, **{field: getattr(profile, field) for field in named})
     works = [_steps(measurement, half, each, task, parts)[-1:] for each in (profile, usual)]
     if not all(works):
         return f"The stored ones took {_minutes(seconds)} on {where}; fewer texts take less."
