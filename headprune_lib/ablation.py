@@ -21,7 +21,7 @@ from transformers.utils import ModelOutput
 
 from headprune_lib.discovery import find_heads
 from headprune_lib.hooks import first_position_alone, record_outputs, replace_outputs
-from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask
+from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask, ones_of
 from headprune_lib.pruning import not_plain
 from headprune_lib.specs import AttentionLayer, matrix_of
 from headprune_lib.utils import (
@@ -63,8 +63,9 @@ def all_but_one_masks(model: nn.Module) -> dict[Head, HeadTensors]:
 
 
 def _masks(model: nn.Module, how: _How) -> dict[Head, HeadTensors]:
-    masks, full = {}, ones_mask(model)
-    for block in find_heads(model):
+    masks, blocks = {}, find_heads(model)
+    full = ones_of(blocks)
+    for block in blocks:
         for head in block.kept_heads:
             mask = {kind: values.clone() for kind, values in full.items()}
             if how == "keep":

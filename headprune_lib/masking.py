@@ -38,8 +38,12 @@ def ones_mask(model: nn.Module) -> HeadTensors:
     Where the layers of a kind differ in how many heads they have, the shape is that of the widest,
     and NaN says that a place has no head.
     """
-    blocks = find_heads(model)
-    mask = {kind: torch.full(shape, torch.nan) for kind, shape in _shapes(blocks).items()}
+    return ones_of(find_heads(model))
+
+
+def ones_of(blocks: Sequence[AttentionLayer]) -> HeadTensors:
+    """As :func:`ones_mask`, of the blocks of a model."""
+    mask = {kind: torch.full(shape, torch.nan) for kind, shape in shapes_of(blocks).items()}
     for block in blocks:
         mask[block.kind][block.layer, : block.n_heads] = 1
     return mask
@@ -47,10 +51,11 @@ def ones_mask(model: nn.Module) -> HeadTensors:
 
 def mask_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
     """``{kind: (layers, most heads of a layer)}``: the shape of masks and scores, also after a removal."""
-    return _shapes(find_heads(model))
+    return shapes_of(find_heads(model))
 
 
-def _shapes(blocks: Sequence[AttentionLayer]) -> dict[str, tuple[int, int]]:
+def shapes_of(blocks: Sequence[AttentionLayer]) -> dict[str, tuple[int, int]]:
+    """As :func:`mask_shapes`, of the blocks of a model."""
     shapes: dict[str, tuple[int, int]] = {}
     for block in blocks:
         layers, heads = shapes.get(block.kind, (0, 0))
@@ -76,12 +81,17 @@ def _by_kind(kinds: Collection[str], values: Any, what: str, maker: str) -> Head
     return tensors
 
 
-def check_mask(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> HeadTensors:
+def check_mask(
+    model: nn.Module,
+    mask: HeadTensors | Tensor | Heads,
+    blocks: Sequence[AttentionLayer] | None = None,
+) -> HeadTensors:
     """``mask`` as floating-point tensors by kind, or an error that says what is wrong with it.
 
     Args:
         mask: kind -> ``(layer, head)``, tensors or arrays; of a model of one kind the tensor alone
             will do. Or the heads to cut, as :func:`headprune_lib.head_mask` takes them.
+        blocks: those of ``find_heads(model)``, where they are known already.
 
     Returns:
         kind -> ``(layer, head)``, float32 or float64, on the CPU; NaN where there is no head. Where
@@ -93,7 +103,7 @@ def check_mask(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> HeadTens
             infinity for a head that there is.
         IndexError: a head to cut that the model does not have.
     """
-    full = ones_mask(model)
+    full = ones_of(find_heads(model) if blocks is None else blocks)
     if _names_heads(mask):
         return without_heads(full, mask)
     maker = "ones_mask(model) keeps every head, head_mask(model, heads) cuts some"
@@ -106,10 +116,14 @@ def check_mask(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> HeadTens
     return {kind: _check_entries(kind, values, full[kind]) for kind, values in by_kind.items()}
 
 
-def check_cut(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> HeadTensors:
+def check_cut(
+    model: nn.Module,
+    mask: HeadTensors | Tensor | Heads,
+    blocks: Sequence[AttentionLayer] | None = None,
+) -> HeadTensors:
     """As :func:`check_mask`, of a mask whose entries must be 0 or 1, without a gradient."""
     with torch.no_grad():
-        checked = check_mask(model, mask)
+        checked = check_mask(model, mask, blocks)
     for kind, values in checked.items():
         if not ((values == 0) | (values == 1) | values.isnan()).all():
             raise ValueError(f"mask[{kind!r}] must hold 0 and 1 only: a head is removed or kept")
@@ -147,18 +161,23 @@ def _names_heads(given: HeadTensors | Tensor | Heads) -> TypeGuard[Heads]:
 
 
 def check_scores(
-    model: nn.Module, scores: HeadTensors | Tensor, kinds: Sequence[str] | None = None
+    model: nn.Module,
+    scores: HeadTensors | Tensor,
+    kinds: Sequence[str] | None = None,
+    blocks: Sequence[AttentionLayer] | None = None,
 ) -> HeadTensors:
     """Scores by kind on the CPU, of this model, that say something of every head still there.
 
     Args:
         scores: kind -> ``(layer, head)``; of a model of one kind the tensor alone will do.
         kinds: those that matter; all kinds if not given.
+        blocks: those of ``find_heads(model)``, where they are known already.
 
     Raises:
         TypeError, ValueError: no tensors, another model's shapes, or NaN for a head that is there.
     """
-    shapes = mask_shapes(model)
+    blocks = find_heads(model) if blocks is None else blocks
+    shapes = shapes_of(blocks)
     by_kind = _by_kind(shapes, scores, "scores", "score_heads(model, batches) makes them")
     scores = {kind: values.cpu() for kind, values in by_kind.items()}
     wanted = {kind: shapes[kind] for kind in kinds or shapes}
@@ -168,7 +187,7 @@ def check_scores(
             f"scores of shape {scored}, but {type(model).__name__} has {shapes} as (layer, head): "
             "are they another model's?"
         )
-    for block in find_heads(model):
+    for block in blocks:
         if block.kind in wanted:
             row = scores[block.kind][block.layer].tolist()
             if lost := [head for head in block.kept_heads if math.isnan(row[head])]:
@@ -264,7 +283,8 @@ def masked_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> Iterat
         >>> with masked_heads(model, mask):
         ...     hidden = model(torch.tensor([[1, 2, 3]])).last_hidden_state
     """
-    with gated(model, check_mask(model, mask)):
+    blocks = find_heads(model)
+    with gated(model, check_mask(model, mask, blocks), blocks):
         yield model
 
 
@@ -279,8 +299,8 @@ def masked_rows(
         rows: for each example of the batch the index of its mask. In a beam search each example
             stands for as many rows of the batch as there are beams.
     """
-    stacked = stacked_masks(model, masks)
-    with gated(model, {kind: values[:, list(rows)] for kind, values in stacked.items()}):
+    blocks, stacked = find_heads(model), stacked_masks(model, masks)
+    with gated(model, {kind: values[:, list(rows)] for kind, values in stacked.items()}, blocks):
         yield model
 
 
@@ -288,7 +308,8 @@ def stacked_masks(
     model: nn.Module, masks: Sequence[HeadTensors]
 ) -> dict[str, Float[Tensor, "layer mask head"]]:
     """Several masks, checked, as kind -> ``(layer, mask, head)``."""
-    checked = [check_mask(model, mask) for mask in masks]
+    blocks = find_heads(model)
+    checked = [check_mask(model, mask, blocks) for mask in masks]
     return {kind: torch.stack([mask[kind] for mask in checked], dim=1) for kind in checked[0]}
 
 

@@ -48,8 +48,8 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
 
     After any error the model is as it was.
     """
-    kept = {kind: values.tolist() for kind, values in check_cut(model, mask).items()}
     blocks = find_heads(model)
+    kept = {kind: values.tolist() for kind, values in check_cut(model, mask, blocks).items()}
     check_not_masked(model, blocks)
     keep = [[h for h in block.kept_heads if kept[block.kind][block.layer][h]] for block in blocks]
     changed = [

@@ -17,9 +17,9 @@ from headprune_lib.masking import (
     Head,
     HeadTensors,
     check_scores,
-    head_mask,
-    mask_shapes,
     ones_mask,
+    ones_of,
+    shapes_of,
     without_heads,
 )
 from headprune_lib.specs import AttentionLayer
@@ -71,12 +71,14 @@ def order_masks(
     return masks
 
 
-def _blocks_of(model: nn.Module, kinds: Sequence[str] | None) -> list[AttentionLayer]:
+def _of_kinds(
+    blocks: Sequence[AttentionLayer], model: nn.Module, kinds: Sequence[str] | None
+) -> list[AttentionLayer]:
     """The blocks of some kinds, of all if not given; ValueError for a kind that there is not."""
-    known = list(mask_shapes(model))
+    known = list(shapes_of(blocks))
     if unknown := sorted(set(kinds or ()) - set(known)):
         raise ValueError(f"no kind {unknown[0]!r} in {type(model).__name__}; it has {known}")
-    return [block for block in find_heads(model) if block.kind in (kinds or known)]
+    return [block for block in blocks if block.kind in (kinds or known)]
 
 
 GroupScore = Literal["mean", "sum"]
@@ -92,6 +94,7 @@ def removal_units(
     keep_at_least: int = 0,
     per_group: bool = False,
     group_score: GroupScore = "mean",
+    blocks: Sequence[AttentionLayer] | None = None,
 ) -> list[Step]:
     """What can be removed, the least important first; the first steps together always can be.
 
@@ -109,18 +112,20 @@ def removal_units(
         per_group: take equally many heads of each group, so that key and value heads stay, until
             the layer's last heads are removed; with multi-query attention one at a time.
         group_score: what a step is ranked by, the ``"mean"`` or the ``"sum"`` of its heads' scores.
+        blocks: those of ``find_heads(model)``, where they are known already.
 
     Raises:
         ValueError: an unknown kind or ``group_score``, a negative ``keep_at_least``; scores of another
             shape than the model's heads, or NaN for a head that is still there; ``per_group`` where
             heads can only be removed in whole groups.
     """
-    blocks = _blocks_of(model, kinds)
+    every = find_heads(model) if blocks is None else blocks
+    blocks = _of_kinds(every, model, kinds)
     if keep_at_least < 0:
         raise ValueError(f"keep_at_least is {keep_at_least}; give 0 or more heads a layer")
     if group_score not in get_args(GroupScore):
         raise ValueError(f"group_score is {group_score!r}; give 'mean' or 'sum'")
-    scores = check_scores(model, scores, kinds)
+    scores = check_scores(model, scores, kinds, every)
     ranked: list[tuple[float, Step]] = []
     for block in blocks:
         if block.why_not_prunable or not block.kept_heads:
@@ -179,11 +184,12 @@ def prune_mask(
             raises.
     """
     _check_amount(amount)
+    every = find_heads(model)
     steps = removal_units(
         model, scores, kinds=kinds, keep_at_least=keep_at_least, per_group=per_group,
-        group_score=group_score,
+        group_score=group_score, blocks=every,
     )  # fmt: skip
-    blocks = _blocks_of(model, kinds)
+    blocks = _of_kinds(every, model, kinds)
     n_heads = sum(len(block.kept_heads) for block in blocks)
     budget = _share(amount, n_heads)
     cut: list[Head] = []
@@ -203,7 +209,7 @@ def prune_mask(
     if keep_at_least % together or not why:
         why.append(_go_together(together, per_group))
     _warn_of_less(amount, n_heads, budget, len(cut), why)
-    return head_mask(model, cut)
+    return without_heads(ones_of(every), cut)
 
 
 def uniform_mask(
@@ -238,13 +244,14 @@ def uniform_mask(
         ValueError: an amount outside 0 to 1, an unknown kind, ``keep_at_least`` below 1, a layer
             without heads; scores that do not fit, or NaN for a head that is still there.
     """
-    blocks = _blocks_of(model, kinds)
+    every = find_heads(model)
+    blocks = _of_kinds(every, model, kinds)
     _check_amount(amount)
     if keep_at_least < 1:
         raise ValueError(
             f"keep_at_least is {keep_at_least}; no configuration says 0 heads, so give 1 or more"
         )
-    scores = check_scores(model, scores, kinds)
+    scores = check_scores(model, scores, kinds, every)
     alike: dict[tuple[str, int, int], list[AttentionLayer]] = {}
     for block in blocks:
         alike.setdefault((block.kind, block.n_heads, block.head_dim), []).append(block)
@@ -267,7 +274,7 @@ def uniform_mask(
             cut += [
                 (b.kind, b.layer, head) for b in same for head in b.kept_heads if head not in keep
             ]
-    return head_mask(model, cut)
+    return without_heads(ones_of(every), cut)
 
 
 def _best_groups(layers: Sequence[AttentionLayer], scores: HeadTensors, n_groups: int) -> set[int]:

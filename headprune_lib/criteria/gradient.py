@@ -126,7 +126,7 @@ def example_importance(
         if not parts:
             check_examples_independent(model, batch, loss)
         parts.append([gradient.sum(1).abs() for gradient in gradients])
-    return to_head_tensors(model, blocks, [torch.cat(rows) for rows in zip(*parts, strict=True)])
+    return to_head_tensors(blocks, [torch.cat(rows) for rows in zip(*parts, strict=True)])
 
 
 @_of_gradients("importance-batch", variant="batch", normalize="l2")

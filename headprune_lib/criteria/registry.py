@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.masking import HeadTensors, mask_shapes
+from headprune_lib.masking import HeadTensors, shapes_of
 from headprune_lib.messages import unknown
 from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch, Device, in_double, on_device
@@ -179,17 +179,16 @@ def mean_over_batches(
         pairs = zip(sums, of_batch, strict=True)
         sums = [(a + b, m + n) for (a, m), (b, n) in pairs] if sums else of_batch
     means = [total / (n.clamp(min=1) if isinstance(n, Tensor) else n) for total, n in sums]
-    return to_head_tensors(model, blocks, means)
+    return to_head_tensors(blocks, means)
 
 
-def to_head_tensors(
-    model: nn.Module, blocks: Sequence[AttentionLayer], values: Sequence[Tensor]
-) -> HeadTensors:
-    """Values (…, kept head) of blocks as kind -> (…, layer, head), NaN for removed heads."""
+def to_head_tensors(blocks: Sequence[AttentionLayer], values: Sequence[Tensor]) -> HeadTensors:
+    """Values (…, kept head) of all blocks of a model as kind -> (…, layer, head), NaN for removed heads."""
     scores: HeadTensors = {}
+    shapes = shapes_of(blocks)
     for block, value in zip(blocks, values, strict=True):
         if block.kind not in scores:
-            shape = (*value.shape[:-1], *mask_shapes(model)[block.kind])
+            shape = (*value.shape[:-1], *shapes[block.kind])
             scores[block.kind] = value.new_full(shape, torch.nan)
         of_kind = scores[block.kind]
         of_kind[..., block.layer, list(block.kept_heads)] = value.to(of_kind)

@@ -139,7 +139,7 @@ def shapley(
             after = mean_loss(model, batch, mask, loss=loss, device=device)
             values[number][i] += (before - after) / permutations
             before = after
-    return to_head_tensors(model, blocks, values)
+    return to_head_tensors(blocks, values)
 
 
 # Louizos et al. 2018: the temperature, and how far the distribution reaches below 0 and above 1;
@@ -192,7 +192,7 @@ def gates(
             optimizer.zero_grad()
             (losses.mean().to(share) + penalty * share).backward()
             optimizer.step()
-    return to_head_tensors(model, blocks, [in_double(each.detach()) for each in log_alphas])
+    return to_head_tensors(blocks, [in_double(each.detach()) for each in log_alphas])
 
 
 def _sampled(log_alpha: Tensor, generator: torch.Generator) -> Tensor:

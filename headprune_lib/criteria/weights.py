@@ -33,7 +33,7 @@ def magnitude(
         ValueError: projections that hold no plain weights (quantised).
     """
     blocks = find_heads(model)
-    return to_head_tensors(model, blocks, [_norms(model, block) for block in blocks])
+    return to_head_tensors(blocks, [_norms(model, block) for block in blocks])
 
 
 def _norms(model: nn.Module, block: AttentionLayer) -> Tensor:
@@ -91,4 +91,4 @@ def random_scores(
     # drawn for removed heads as well: those left keep their scores when others are removed
     drawn = [torch.rand(b.n_heads, generator=generator, dtype=torch.float64) for b in blocks]
     left = [values[list(block.kept_heads)] for block, values in zip(blocks, drawn, strict=True)]
-    return to_head_tensors(model, blocks, left)
+    return to_head_tensors(blocks, left)
