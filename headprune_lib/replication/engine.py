@@ -92,7 +92,8 @@ class _Work:
         if (bar := whole._bar) is None:
             return lambda: None
         bar.total = max(bar.n + n, total)
-        bar.set_postfix_str(title)
+        if title != whole._title:
+            bar.set_postfix_str(title)
         return bar.update
 
 
