@@ -40,7 +40,7 @@ def model_types() -> list[str]:
     return sorted(CONFIG_MAPPING_NAMES)
 
 
-_JOBS, _SECONDS = 2, 300
+_JOBS, _SECONDS = 2, 90
 _GIGABYTES = 6
 """Of address space that a type may take beyond what the process that asks has."""
 
