@@ -168,11 +168,10 @@ def _ablate_batch(
     """What a sweep yields of one batch."""
     blocks = find_heads(model)
     cut: dict[Head, Tensor] = {}
-    with _for_one_batch(model, batch, device) as inputs:
+    with _for_one_batch(model, batch, device) as inputs, first_position_alone(model, reduce):
 
         def run() -> Tensor:
-            with first_position_alone(model, reduce):
-                result = (reduce or _logits)(model(**model_inputs(model, inputs)), inputs)
+            result = (reduce or _logits)(model(**model_inputs(model, inputs)), inputs)
             return result.to("cpu", non_blocking=result.is_cuda)  # waited for once, at the end
 
         whole = _Pass(model, blocks)

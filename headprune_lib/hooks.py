@@ -9,14 +9,14 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor, nn
 from torch.utils import checkpoint
 from torch.utils.hooks import RemovableHandle
+
+from headprune_lib.specs import RELEASED
 
 _HOOKED: list[frozenset[nn.Module]] = []
 """Modules with the library's hooks on, an entry for each use."""
@@ -291,7 +291,6 @@ def _return(output: Any, *_args: Any, **_kwargs: Any) -> Any:
 
 _FAMILIES = ("Bert", "Camembert", "Electra", "Ernie", "MPNet", "Roberta", "XLMRoberta")
 """Those of transformers whose classifiers read the first position of the last layer alone."""
-_PACKAGE = str(Path(transformers.__file__).parent)
 
 
 @contextmanager
@@ -349,11 +348,12 @@ def _feed_forward(model: Any) -> Sequence[nn.Module]:
 def _is_released(module: nn.Module, name: str = "") -> bool:
     """Whether a module is of the class of this name, and called as transformers wrote it."""
     code = getattr(type(module).forward, "__code__", None)
-    released = str(code and code.co_filename).startswith(_PACKAGE)
+    released = str(code and code.co_filename).startswith(RELEASED)
     named = not name or type(module).__name__ == name
     return named and released and "forward" not in vars(module)
 
 
 def _hooked(module: nn.Module) -> bool:
     """Whether somebody would see that positions are gone."""
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+    backward = module._backward_hooks or module._backward_pre_hooks
+    return bool(module._forward_hooks or module._forward_pre_hooks or backward)

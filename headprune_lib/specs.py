@@ -281,13 +281,14 @@ def _runs_released_code(module: nn.Module) -> bool:
     names = (name for function in methods for name in function.__code__.co_names)
     called = [*(getattr(home, name, None) for name in names), ALL_ATTENTION_FUNCTIONS.get(kernel)]
     return all(
-        function.__code__.co_filename.startswith(_TRANSFORMERS)
+        function.__code__.co_filename.startswith(RELEASED)
         for function in (*methods, *called)
         if isinstance(function, FunctionType)
     )
 
 
-_TRANSFORMERS = f"{Path(transformers.__file__).parent}{os.sep}"
+RELEASED = f"{Path(transformers.__file__).parent}{os.sep}"
+"""What the paths of transformers' own code begin with."""
 
 
 def register_attention(
