@@ -32,7 +32,7 @@ def train(
     profile: ProfileName = "default",
     seed: Annotated[
         int | None, typer.Option(min=0, help="One seed; all of the profile if left out.")
-    ] = (None),
+    ] = None,
     data: Data = None,
     device: DeviceName = None,
     retrain: Annotated[bool, typer.Option("--retrain", help="Even if weights are stored.")] = False,
@@ -66,7 +66,7 @@ def train(
         options = {"data": data, "device": device}
         settings = load_for([half], profile, task, options, model=model)
         check_here(settings)
-        check_writable(trained_root(), models_root() if publish else trained_root())
+        check_writable(trained_root(), *([models_root()] if publish else []))
         if translated:
             _train_translator(settings, task, seed, retrain, publish)
             return

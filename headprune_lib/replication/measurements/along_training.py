@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from headprune_lib.discovery import KINDS
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import C5_REMOVED, LEAST_BLEU
 from headprune_lib.replication.engine import in_turn
-from headprune_lib.replication.measurements.checkpoints import chosen, measured_at, points_of
+from headprune_lib.replication.measurements.checkpoints import Point, chosen, measured_at, points_of
 from headprune_lib.replication.measurements.curves import Scored, of_losses, of_translations
 from headprune_lib.replication.measurements.effects import sacrebleus_own
 from headprune_lib.replication.measurements.measurement import Context, Own, measurement
@@ -282,12 +281,13 @@ def along_training(context: Context, part: str) -> Measured:
     profile.check_training(task, seed)
     wanted = profile.checkpoints_of(task)
     points = chosen(points_of(context, seed, wanted.within), wanted)
-    # Not side by side: each has a model of its own, and this process would hold all of them.
-    subjects = [
-        partial(TranslationSubject.of, profile, task, seed, **point.kept) for point in points
-    ]
+
+    def at(point: Point) -> TranslationSubject:
+        return TranslationSubject.of(profile, task, seed, **point.kept)
+
+    # not side by side: each has a model of its own, and this process would hold all of them
     per_point = in_turn(
-        [lambda of=of: measured_at(of(), wanted, context.journal) for of in subjects]
+        [lambda point=point: measured_at(at(point), wanted, context.journal) for point in points]
     )
     raw: Arrays = {
         name: values if name in SHARED else np.stack([arrays[name] for arrays in per_point])
@@ -299,7 +299,7 @@ def along_training(context: Context, part: str) -> Measured:
         "validation_bleu": np.array([point.bleu for point in points]),
         "shares": np.arange(profile.steps + 1) / profile.steps,
     }
-    return subjects[-1]().measured(raw, len(raw["reference_lengths"]))
+    return at(points[-1]).measured(raw, len(raw["reference_lengths"]))
 
 
 @along_training.summary
