@@ -66,9 +66,10 @@ def findings(curve: Result) -> str:
         f"at most {SHOWN_TOLERANCE:.0%}, {share:.0%} go. On the first fine-tuning alone {main:.0%} go by "
         f"importance and {random:.0%} in random order.*"
     )
-    table = summary_table(verdicts).to_markdown(index=False, tablefmt="pipe")
+    table = summary_table(verdicts)[["claim", "verdict", "how sure"]]
+    lines = table.to_markdown(index=False, tablefmt="pipe")
     return (
-        f"**{title(verdicts)}.** {answer(verdicts)}.\n{tally(verdicts)}\n\n{picture}\n\n{table}\n\n"
+        f"**{title(verdicts)}.** {answer(verdicts)}.\n{tally(verdicts)}\n\n{picture}\n\n{lines}\n\n"
         f"**How sure are we?** {sure}"
     )
 
