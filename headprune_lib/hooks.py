@@ -17,6 +17,7 @@ from torch.utils import checkpoint
 from torch.utils.hooks import RemovableHandle
 
 from headprune_lib.specs import RELEASED
+from headprune_lib.utils import uncompiled
 
 _HOOKED: list[frozenset[nn.Module]] = []
 """Modules with the library's hooks on, an entry for each use."""
@@ -307,7 +308,7 @@ def first_position_alone(
             nothing is spared where this is not a function of the library's own.
     """
     ours = read is None or (getattr(read, "__module__", None) or "").startswith("headprune_lib.")
-    parts = _feed_forward(getattr(model, "_orig_mod", model)) if ours else []
+    parts = _feed_forward(uncompiled(model)) if ours else []
     with ExitStack() as stack:
         if parts:
             stack.enter_context(hooking(parts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -187,16 +186,21 @@ def check_scores(
             f"scores of shape {scored}, but {type(model).__name__} has {shapes} as (layer, head): "
             "are they another model's?"
         )
-    for block in blocks:
-        if block.kind in wanted:
-            row = scores[block.kind][block.layer].tolist()
-            if lost := [head for head in block.kept_heads if math.isnan(row[head])]:
-                raise ValueError(
-                    f"the score of ({block.kind!r}, layer {block.layer}, head {lost[0]}) is NaN, "
-                    "which marks a head that was removed, and this one was not: was a loss "
-                    "infinite or NaN (float16, a row of padding alone)?"
-                )
+    check_scored([block for block in blocks if block.kind in wanted], scores)
     return scores
+
+
+def check_scored(blocks: Iterable[AttentionLayer], scores: HeadTensors) -> None:
+    """Raises ValueError where scores ``(…, layer, head)`` are NaN for a head that is there."""
+    for block in blocks:
+        row = scores[block.kind][..., block.layer, list(block.kept_heads)]
+        if len(lost := row.isnan().nonzero()):
+            head = block.kept_heads[lost[0, -1]]
+            raise ValueError(
+                f"the score of ({block.kind!r}, layer {block.layer}, head {head}) is NaN, which "
+                "marks a head that was removed, and this one was not: was a loss infinite or NaN "
+                "(float16, a row of padding alone)?"
+            )
 
 
 def head_mask(model: nn.Module, heads: Heads) -> HeadTensors:
@@ -299,16 +303,19 @@ def masked_rows(
         rows: for each example of the batch the index of its mask. In a beam search each example
             stands for as many rows of the batch as there are beams.
     """
-    blocks, stacked = find_heads(model), stacked_masks(model, masks)
+    blocks = find_heads(model)
+    stacked = stacked_masks(model, masks, blocks)
     with gated(model, {kind: values[:, list(rows)] for kind, values in stacked.items()}, blocks):
         yield model
 
 
 def stacked_masks(
-    model: nn.Module, masks: Sequence[HeadTensors]
+    model: nn.Module,
+    masks: Sequence[HeadTensors],
+    blocks: Sequence[AttentionLayer] | None = None,
 ) -> dict[str, Float[Tensor, "layer mask head"]]:
     """Several masks, checked, as kind -> ``(layer, mask, head)``."""
-    blocks = find_heads(model)
+    blocks = find_heads(model) if blocks is None else blocks
     checked = [check_mask(model, mask, blocks) for mask in masks]
     return {kind: torch.stack([mask[kind] for mask in checked], dim=1) for kind in checked[0]}
 

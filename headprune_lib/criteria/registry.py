@@ -12,8 +12,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.discovery import find_heads
-from headprune_lib.masking import HeadTensors, shapes_of
+from headprune_lib.masking import HeadTensors, check_scored, shapes_of
 from headprune_lib.messages import unknown
 from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch, Device, in_double, on_device
@@ -151,6 +150,7 @@ Sum = tuple[Tensor, Tensor | int]
 
 def mean_over_batches(
     model: nn.Module,
+    blocks: Sequence[AttentionLayer],
     batches: Iterable[Batch],
     device: Device,
     sums_of: Callable[[Batch], Iterable[Sum]],
@@ -161,7 +161,8 @@ def mean_over_batches(
     Sums stay on the device until the last batch is done.
 
     Args:
-        sums_of: what a batch, on its device, adds to each block of ``find_heads(model)``.
+        blocks: those of ``find_heads(model)``.
+        sums_of: what a batch, on its device, adds to each of these blocks.
         check: what is asked of the first batch, once its sums are there.
 
     Returns:
@@ -171,7 +172,7 @@ def mean_over_batches(
     Raises:
         ValueError: no batches.
     """
-    blocks, sums = find_heads(model), list[Sum]()
+    sums: list[Sum] = []
     for batch in on_device(model, batches, device):
         of_batch = [(in_double(total), n) for total, n in sums_of(batch)]
         if not sums and check:
@@ -183,7 +184,11 @@ def mean_over_batches(
 
 
 def to_head_tensors(blocks: Sequence[AttentionLayer], values: Sequence[Tensor]) -> HeadTensors:
-    """Values (…, kept head) of all blocks of a model as kind -> (…, layer, head), NaN for removed heads."""
+    """Values (…, kept head) of all blocks of a model as kind -> (…, layer, head), NaN for removed heads.
+
+    Raises:
+        ValueError: NaN for a head that is there.
+    """
     scores: HeadTensors = {}
     shapes = shapes_of(blocks)
     for block, value in zip(blocks, values, strict=True):
@@ -192,4 +197,6 @@ def to_head_tensors(blocks: Sequence[AttentionLayer], values: Sequence[Tensor]) 
             scores[block.kind] = value.new_full(shape, torch.nan)
         of_kind = scores[block.kind]
         of_kind[..., block.layer, list(block.kept_heads)] = value.to(of_kind)
-    return {kind: of_kind.cpu().double() for kind, of_kind in scores.items()}
+    scores = {kind: of_kind.cpu().double() for kind, of_kind in scores.items()}
+    check_scored(blocks, scores)
+    return scores
