@@ -116,9 +116,7 @@ def check_mask(
 
 
 def check_cut(
-    model: nn.Module,
-    mask: HeadTensors | Tensor | Heads,
-    blocks: Sequence[AttentionLayer] | None = None,
+    model: nn.Module, mask: HeadTensors | Tensor | Heads, blocks: Sequence[AttentionLayer]
 ) -> HeadTensors:
     """As :func:`check_mask`, of a mask whose entries must be 0 or 1, without a gradient."""
     with torch.no_grad():
@@ -162,20 +160,19 @@ def _names_heads(given: HeadTensors | Tensor | Heads) -> TypeGuard[Heads]:
 def check_scores(
     model: nn.Module,
     scores: HeadTensors | Tensor,
+    blocks: Sequence[AttentionLayer],
     kinds: Sequence[str] | None = None,
-    blocks: Sequence[AttentionLayer] | None = None,
 ) -> HeadTensors:
     """Scores by kind on the CPU, of this model, that say something of every head still there.
 
     Args:
         scores: kind -> ``(layer, head)``; of a model of one kind the tensor alone will do.
+        blocks: those of ``find_heads(model)``.
         kinds: those that matter; all kinds if not given.
-        blocks: those of ``find_heads(model)``, where they are known already.
 
     Raises:
         TypeError, ValueError: no tensors, another model's shapes, or NaN for a head that is there.
     """
-    blocks = find_heads(model) if blocks is None else blocks
     shapes = shapes_of(blocks)
     by_kind = _by_kind(shapes, scores, "scores", "score_heads(model, batches) makes them")
     scores = {kind: values.cpu() for kind, values in by_kind.items()}
@@ -310,9 +307,7 @@ def masked_rows(
 
 
 def stacked_masks(
-    model: nn.Module,
-    masks: Sequence[HeadTensors],
-    blocks: Sequence[AttentionLayer] | None = None,
+    model: nn.Module, masks: Sequence[HeadTensors], blocks: Sequence[AttentionLayer] | None = None
 ) -> dict[str, Float[Tensor, "layer mask head"]]:
     """Several masks, checked, as kind -> ``(layer, mask, head)``."""
     blocks = find_heads(model) if blocks is None else blocks

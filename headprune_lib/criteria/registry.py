@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +70,6 @@ CRITERIA: dict[str, Criterion] = {}
 """Name -> criterion: those of this package and those that a user registers."""
 
 Function = TypeVar("Function", bound=ScoreFunction)
-_OF_PAGES = {"label", "formula", "source", "look", "cost"}
 
 
 def register_criterion(
@@ -81,12 +79,10 @@ def register_criterion(
     variant: str | None = None,
     version: int = 1,
     weights: bool = False,
-    **deprecated: Any,
 ) -> Callable[[Function], Function]:
     """Give a function a name under which commands, curves and ``score_heads`` find it.
 
-    The arguments are those of :class:`headprune_lib.criteria.Criterion`. What version 0.1 took
-    besides (``label``, ``formula``, ``source``, ``look``, ``cost``) is ignored with a warning.
+    The arguments are those of :class:`headprune_lib.criteria.Criterion`.
 
     Raises:
         ValueError: a name of other signs than small letters, digits and hyphens, or one that
@@ -102,15 +98,6 @@ def register_criterion(
         'Number of the head.'
         >>> del CRITERIA["first"]
     """
-    if wrong := deprecated.keys() - _OF_PAGES:
-        raise TypeError(f"register_criterion takes no {', '.join(sorted(wrong))}")
-    if deprecated:
-        warnings.warn(
-            f"register_criterion no longer uses {', '.join(sorted(deprecated))}. Say what the "
-            "scores are in the first line of the function's docstring",
-            DeprecationWarning,
-            stacklevel=2,
-        )
     # no spaces: an order of removal is a criterion's name and at most one word more
     if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
         raise ValueError(f"a criterion's name has small letters, digits and hyphens, not {name!r}")

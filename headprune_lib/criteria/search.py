@@ -12,11 +12,7 @@ from torch import Tensor, nn
 from headprune_lib.ablation import one_head_ablation
 from headprune_lib.criteria.registry import register_criterion, to_head_tensors
 from headprune_lib.discovery import find_heads
-from headprune_lib.gradients import (
-    differentiable_losses,
-    example_losses,
-    prove_gradients,
-)
+from headprune_lib.gradients import differentiable_losses, example_losses, prove_gradients
 from headprune_lib.losses import NOTHING_COUNTS, Loss, default_loss, n_labels
 from headprune_lib.masking import Head, HeadTensors, gated, ones_of, without_heads
 from headprune_lib.selection import prune_schedule
@@ -96,11 +92,7 @@ def losses_without(
 
 
 def mean_loss(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: Device = None,
+    model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None, device: Device = None
 ) -> Tensor:
     """Mean loss of an example, in nats, a number on the model's device."""
     with eval_mode(model), torch.no_grad():
