@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -309,11 +309,11 @@ def first_position_alone(
     """
     ours = read is None or (getattr(read, "__module__", None) or "").startswith("headprune_lib.")
     parts = _feed_forward(uncompiled(model)) if ours else []
-    with ExitStack() as stack:
-        if parts:
-            stack.enter_context(hooking(parts))
-            handles = (part.register_forward_pre_hook(_first_position) for part in parts)
-            stack.enter_context(removed_after(*handles))
+    if not parts:
+        yield
+        return
+    handles = [part.register_forward_pre_hook(_first_position) for part in parts]
+    with hooking(parts), removed_after(*handles):
         yield
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.masking import HeadTensors
+from headprune_lib.selection import rank_heads
 from headprune_lib.specs import AttentionLayer
 
 Row = dict[str, Any]
@@ -80,14 +80,10 @@ def reasons_table(blocks: Sequence[AttentionLayer]) -> list[Row]:
 
 def scores_table(scores: HeadTensors, by: str) -> list[Row]:
     """One row a head that is left, the lowest score first; layers and heads count from 1."""
-    rows = [
-        {"kind": kind, "layer": layer + 1, "head": head + 1, by: value}
-        for kind, values in scores.items()
-        for layer, row in enumerate(values.tolist())
-        for head, value in enumerate(row)
-        if not math.isnan(value)
+    return [
+        {"kind": kind, "layer": layer + 1, "head": head + 1, by: float(scores[kind][layer, head])}
+        for kind, layer, head in rank_heads(scores)
     ]
-    return sorted(rows, key=lambda row: row[by])
 
 
 def criteria_table() -> list[Row]:

@@ -157,7 +157,12 @@ class Budget:
             unit = 100 if bound.option == "--lose-points" else 1
             self.limit = self.value(whole) - bound.value / unit
         elif bound.option != "--amount":
-            self.value = _cost(bound, model, steps)
+            if bound.at is None:
+                self.value = parameters_cost(model)
+            elif bound.option == "--cache-bytes":
+                self.value = cache_cost(model, *bound.at)
+            else:
+                self.value = seconds_cost(model, random_tokens(model, *bound.at), steps)
             share = bound.option == "--parameters" and bound.value <= 1
             self.limit = bound.value * (self.value(whole) if share else 1)
             # refuses a bound that is out of reach before minutes are spent on scores
@@ -183,15 +188,6 @@ def removed_units(steps: Sequence[Step], mask: HeadTensors) -> list[Step]:
     return [
         step for step in steps if all(mask[kind][layer, head] == 0 for kind, layer, head in step)
     ]
-
-
-def _cost(bound: Bound, model: nn.Module, steps: Sequence[Step]) -> Callable[[HeadTensors], float]:
-    """What a masked model would cost without the heads that the mask cuts."""
-    if bound.at is None:
-        return parameters_cost(model)
-    if bound.option == "--cache-bytes":
-        return cache_cost(model, *bound.at)
-    return seconds_cost(model, random_tokens(model, *bound.at), steps)
 
 
 def _masked_quality(
