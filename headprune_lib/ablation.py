@@ -54,17 +54,16 @@ _MOST_BYTES = 4 * 2**30
 
 def one_head_masks(model: nn.Module) -> dict[Head, HeadTensors]:
     """For each head ``(kind, layer, head)`` the mask that cuts it alone (paper, section 3.2)."""
-    return _masks(model, "cut")
+    return _masks(find_heads(model), "cut")
 
 
 def all_but_one_masks(model: nn.Module) -> dict[Head, HeadTensors]:
     """For each head the mask that keeps it alone in its layer (paper, section 3.3)."""
-    return _masks(model, "keep")
+    return _masks(find_heads(model), "keep")
 
 
-def _masks(model: nn.Module, how: _How) -> dict[Head, HeadTensors]:
-    masks, blocks = {}, find_heads(model)
-    full = ones_of(blocks)
+def _masks(blocks: Sequence[AttentionLayer], how: _How) -> dict[Head, HeadTensors]:
+    masks, full = {}, ones_of(blocks)
     for block in blocks:
         for head in block.kept_heads:
             mask = {kind: values.clone() for kind, values in full.items()}
@@ -196,7 +195,7 @@ def _ablate_batch(
                         with whole.returning(whole.attention(block, column, how)):
                             cut[head] = run()
         else:
-            for head, mask in _masks(model, how).items():
+            for head, mask in _masks(blocks, how).items():
                 with gated(model, mask, blocks):
                     cut[head] = run()
         synchronize(next(model.parameters()).device)

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
 from headprune_lib.discovery import alike, find_heads
-from headprune_lib.masking import HeadTensors, head_mask
+from headprune_lib.masking import HeadTensors, ones_mask, without_heads
 from headprune_lib.messages import one_line
 from headprune_lib.selection import Step
 from headprune_lib.slicing import keep_heads, layer_number
@@ -140,7 +140,7 @@ class _Walk:
     """Places of an order, each looked at once."""
 
     def __init__(self, model: nn.Module, steps: Sequence[Step], look: Measured) -> None:
-        self.model, self.steps, self.look = model, steps, look
+        self.steps, self.look, self.whole = steps, look, ones_mask(model)
         self.seen: dict[int, float] = {}
 
     def heads(self, n: int) -> Step:
@@ -148,12 +148,12 @@ class _Walk:
 
     def at(self, n: int) -> float:
         if n not in self.seen:
-            self.seen[n] = self.look(head_mask(self.model, self.heads(n)))
+            self.seen[n] = self.look(without_heads(self.whole, self.heads(n)))
         return self.seen[n]
 
     def until(self, n: int) -> BudgetResult:
         points = (Point(i, len(self.heads(i)), value) for i, value in sorted(self.seen.items()))
-        return BudgetResult(head_mask(self.model, self.heads(n)), n, tuple(points))
+        return BudgetResult(without_heads(self.whole, self.heads(n)), n, tuple(points))
 
 
 Size = tuple[int, int]

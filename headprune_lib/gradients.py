@@ -15,7 +15,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,7 @@ def gate_gradients(
         result.append(torch.cat(used or [zeros], 1))
     check_unused(model, batch, loss, unused)
     if watch:
-        _check_derivatives(model, batch, loss, blocks, result, watch.seen)
+        _check_derivatives(_Losses(model, batch, loss, blocks), result, watch.seen)
     return result
 
 
@@ -356,20 +356,40 @@ def _code_of(model: nn.Module) -> list[Any]:
     return code
 
 
-def _check_derivatives(
-    model: nn.Module,
-    batch: Batch,
-    loss: Loss | None,
-    blocks: Sequence[AttentionLayer],
-    gradients: Sequence[Tensor],
-    seen: str,
-) -> None:
+@dataclass(frozen=True)
+class _Losses:
+    """Each example's loss, in float64, some way along a direction of all gates, from 1."""
+
+    model: nn.Module
+    batch: Batch
+    loss: Loss | None
+    blocks: Sequence[AttentionLayer]
+
+    def __call__(self, direction: Tensor, step: float) -> Tensor:
+        gates = (1 + step * direction).split([len(block.kept_heads) for block in self.blocks])
+        with torch.no_grad(), gated(self.model, gates, self.blocks):
+            return example_losses(self.model, self.batch, self.loss).cpu().double()
+
+    def cast(self, precision: str) -> _Losses:
+        """Those of a copy of the model in another precision, ``"double"`` or ``"float"``."""
+        model = getattr(
+            copy.deepcopy(self.model), precision
+        )()  # a method, which leaves complex numbers
+        batch = {
+            name: getattr(x, precision)() if isinstance(x, Tensor) and x.is_floating_point() else x
+            for name, x in self.batch.items()
+        }
+        return replace(self, model=model, batch=batch)
+
+
+def _check_derivatives(losses: _Losses, gradients: Sequence[Tensor], seen: str) -> None:
     """Refuse gradients that finite differences contradict, where there was a reason ``seen`` to ask.
 
     Warns where no difference is exact enough to tell.
     """
+    model, loss = losses.model, losses.loss
     if seen:
-        problem, exact = _compare(model, batch, loss, blocks, _slopes(gradients))
+        problem, exact = _compare(losses, _slopes(gradients))
         advice = "by a criterion without gradients, such as by='greedy' or 'entropy'"
         if problem:
             raise ValueError(
@@ -387,39 +407,33 @@ def _check_derivatives(
         model.__dict__.setdefault(_MEMORY, _Trusted())[loss or _is_trusted] = _code_of(model)
 
 
-def _compare(
-    model: nn.Module,
-    batch: Batch,
-    loss: Loss | None,
-    blocks: Sequence[AttentionLayer],
-    slopes: Tensor,
-) -> tuple[str, float]:
+def _compare(losses: _Losses, slopes: Tensor) -> tuple[str, float]:
     """What is wrong with the gradients, if anything, and what the differences are exact to.
 
     A copy of the model in float64 (on Apple's GPUs in float32) tells a wrong gradient from a rounded
     one. Where there is none (no memory, operators of one precision), or where it computes another
     gradient than the model, the model's own differences decide.
     """
-    unit = max(rounding(model), torch.finfo(torch.float64).eps)
-    device = next(model.parameters()).device.type
-    for cast in ("double", "float"):  # methods, which leave complex numbers
-        eps = torch.finfo(getattr(torch, cast)).eps
+    unit = max(rounding(losses.model), torch.finfo(torch.float64).eps)
+    device = next(losses.model.parameters()).device.type
+    for precision in ("double", "float"):
+        eps = torch.finfo(getattr(torch, precision)).eps
         if eps >= unit:
             break
         # whatever the model's code makes of another precision, its own differences are left
         with suppress(Exception), torch.autocast(device, enabled=False):
-            copied = getattr(copy.deepcopy(model), cast)()
-            inputs = {
-                name: getattr(x, cast)() if isinstance(x, Tensor) and x.is_floating_point() else x
-                for name, x in batch.items()
-            }
-            exact = _slopes(gate_gradients(copied, inputs, blocks, loss, checked=False))
-            problem, bound = _differences(_Losses(copied, inputs, loss, blocks), exact, eps)
+            copied = losses.cast(precision)
+            exact = _slopes(
+                gate_gradients(
+                    copied.model, copied.batch, losses.blocks, losses.loss, checked=False
+                )
+            )
+            problem, bound = _differences(copied, exact, eps)
             apart = (slopes - exact).norm(dim=0) * _weights(exact, unit)
             speaks_for_model = bound <= _TELLING and float(apart.square().mean()) <= unit
             if problem or speaks_for_model:
                 return problem, bound
-    return _differences(_Losses(model, batch, loss, blocks), slopes, unit)
+    return _differences(losses, slopes, unit)
 
 
 def _slopes(gradients: Sequence[Tensor]) -> Tensor:
@@ -434,21 +448,6 @@ def _weights(slopes: Tensor, unit: float) -> Tensor:
     """
     sizes = slopes.norm(dim=0)
     return 1 / sizes.clamp(min=max(unit ** (1 / 3) * float(sizes.max()), 1e-300))
-
-
-@dataclass
-class _Losses:
-    """Each example's loss, in float64, some way along a direction of all gates, from 1."""
-
-    model: nn.Module
-    batch: Batch
-    loss: Loss | None
-    blocks: Sequence[AttentionLayer]
-
-    def __call__(self, direction: Tensor, step: float) -> Tensor:
-        gates = (1 + step * direction).split([len(block.kept_heads) for block in self.blocks])
-        with torch.no_grad(), gated(self.model, gates, self.blocks):
-            return example_losses(self.model, self.batch, self.loss).cpu().double()
 
 
 def _differences(losses: _Losses, slopes: Tensor, unit: float) -> tuple[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from torch.utils import checkpoint
 from torch.utils.hooks import RemovableHandle
 
 from headprune_lib.specs import RELEASED
+from headprune_lib.utils import uncompiled
 
 _HOOKED: list[frozenset[nn.Module]] = []
 """Modules with the library's hooks on, an entry for each use."""
@@ -307,12 +308,12 @@ def first_position_alone(
             nothing is spared where this is not a function of the library's own.
     """
     ours = read is None or (getattr(read, "__module__", None) or "").startswith("headprune_lib.")
-    parts = _feed_forward(getattr(model, "_orig_mod", model)) if ours else []
-    with ExitStack() as stack:
-        if parts:
-            stack.enter_context(hooking(parts))
-            handles = (part.register_forward_pre_hook(_first_position) for part in parts)
-            stack.enter_context(removed_after(*handles))
+    parts = _feed_forward(uncompiled(model)) if ours else []
+    if not parts:
+        yield
+        return
+    handles = [part.register_forward_pre_hook(_first_position) for part in parts]
+    with hooking(parts), removed_after(*handles):
         yield
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from headprune_lib.utils import NO_LABEL, Batch
+from headprune_lib.utils import NO_LABEL, Batch, uncompiled
 
 Loss = Callable[[Any, Batch], Tensor]
 """A model's outputs and the batch they are of -> one number an example."""
@@ -23,7 +23,7 @@ def default_loss(model: nn.Module) -> Loss:
     the next token. All others are :func:`cross_entropy`.
     """
     config = getattr(model, "config", None)
-    name = type(getattr(model, "_orig_mod", model)).__name__
+    name = type(uncompiled(model)).__name__
     if name.endswith("ForQuestionAnswering"):
         return span_cross_entropy
     if name.endswith(("ForSequenceClassification", "ImageClassification", "AudioClassification")):

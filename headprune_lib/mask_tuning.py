@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from headprune_lib.attention import query_mask
 from headprune_lib.discovery import find_heads
 from headprune_lib.hooks import record_outputs
-from headprune_lib.masking import Gate, Heads, HeadTensors, check_cut, check_mask, gated, ones_mask
+from headprune_lib.masking import Gate, Heads, HeadTensors, check_cut, check_mask, gated, ones_of
 from headprune_lib.pruning import check_weights
 from headprune_lib.specs import AttentionLayer, matrix_of
 from headprune_lib.utils import Batch, Device, eval_mode, in_double, model_inputs, on_device
@@ -78,9 +78,10 @@ def tune_mask(
         >>> gates["self"].shape, gates["self"][0, 1].item()
         (torch.Size([1, 4]), 0.0)
     """
-    gates = {kind: values.double() for kind, values in check_cut(model, mask).items()}
+    every = find_heads(model)
+    gates = {kind: values.double() for kind, values in check_cut(model, mask, every).items()}
     kept = list(on_device(model, batches, device))
-    runs = _runs(model, kept[0])
+    runs = _runs(model, every, kept[0])
     blocks = list(runs)
     has_cut = [bool((_own(gates, block) == 0).any()) for block in blocks]
     if not any(has_cut):
@@ -88,11 +89,13 @@ def tune_mask(
     blocks = blocks[has_cut.index(True) :]  # what runs before is given what it was given, and whole
     fitted = [block for block in blocks if (_own(gates, block) == 1).any()]
     check_weights(model, fitted, ["output"])
-    whole = ones_mask(model)
+    whole = ones_of(every)
     for block in fitted:
         of_block = _own(gates, block)
         fit = _Fit(model, block, of_block != 0)
-        uncut, cut = (_inputs(model, block, runs[block], kept, below) for below in (whole, gates))
+        uncut, cut = (
+            _inputs(model, every, block, runs[block], kept, below) for below in (whole, gates)
+        )
         for batch, *contexts in zip(kept, uncut, cut, strict=True):
             for of_uncut, of_cut in zip(*contexts, strict=True):
                 fit.add(_tokens(of_uncut, block, batch), _tokens(of_cut, block, batch))
@@ -119,8 +122,9 @@ def fold_gates(model: nn.Module, gates: HeadTensors | Tensor) -> nn.Module:
             as they are (quantised, in an adapter, tied, computed from others). The model is then
             as it was.
     """
-    checked = check_mask(model, gates)
-    blocks = [block for block in find_heads(model) if (_own(checked, block) != 1).any()]
+    blocks = find_heads(model)
+    checked = check_mask(model, gates, blocks)
+    blocks = [block for block in blocks if (_own(checked, block) != 1).any()]
     check_weights(model, blocks, ["output"])
     for block in blocks:
         with torch.no_grad():
@@ -129,9 +133,10 @@ def fold_gates(model: nn.Module, gates: HeadTensors | Tensor) -> nn.Module:
     return model
 
 
-def _runs(model: nn.Module, batch: Batch) -> dict[AttentionLayer, int]:
+def _runs(
+    model: nn.Module, blocks: Sequence[AttentionLayer], batch: Batch
+) -> dict[AttentionLayer, int]:
     """The blocks in the order in which they run in a pass of a batch, and how many times each does."""
-    blocks = find_heads(model)
     outputs = [block.part(model, "output") for block in blocks]
     with eval_mode(model), torch.no_grad(), record_outputs(outputs) as calls:
         model(**model_inputs(model, batch))
@@ -145,6 +150,7 @@ class _Reached(Exception):
 
 def _inputs(
     model: nn.Module,
+    blocks: Sequence[AttentionLayer],
     block: AttentionLayer,
     times: int,
     batches: Sequence[Batch],
@@ -162,7 +168,7 @@ def _inputs(
             raise _Reached
         return _own(gates, block)
 
-    below = [other for other in find_heads(model) if (_own(gates, other) != 1).any()]
+    below = [other for other in blocks if (_own(gates, other) != 1).any()]
     gated_blocks = list(dict.fromkeys([*below, block]))
     hooks: list[Gate] = [keep if other == block else _own(gates, other) for other in gated_blocks]
     with eval_mode(model), torch.no_grad(), gated(model, hooks, gated_blocks):

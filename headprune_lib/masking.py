@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -117,9 +116,7 @@ def check_mask(
 
 
 def check_cut(
-    model: nn.Module,
-    mask: HeadTensors | Tensor | Heads,
-    blocks: Sequence[AttentionLayer] | None = None,
+    model: nn.Module, mask: HeadTensors | Tensor | Heads, blocks: Sequence[AttentionLayer]
 ) -> HeadTensors:
     """As :func:`check_mask`, of a mask whose entries must be 0 or 1, without a gradient."""
     with torch.no_grad():
@@ -163,20 +160,19 @@ def _names_heads(given: HeadTensors | Tensor | Heads) -> TypeGuard[Heads]:
 def check_scores(
     model: nn.Module,
     scores: HeadTensors | Tensor,
+    blocks: Sequence[AttentionLayer],
     kinds: Sequence[str] | None = None,
-    blocks: Sequence[AttentionLayer] | None = None,
 ) -> HeadTensors:
     """Scores by kind on the CPU, of this model, that say something of every head still there.
 
     Args:
         scores: kind -> ``(layer, head)``; of a model of one kind the tensor alone will do.
+        blocks: those of ``find_heads(model)``.
         kinds: those that matter; all kinds if not given.
-        blocks: those of ``find_heads(model)``, where they are known already.
 
     Raises:
         TypeError, ValueError: no tensors, another model's shapes, or NaN for a head that is there.
     """
-    blocks = find_heads(model) if blocks is None else blocks
     shapes = shapes_of(blocks)
     by_kind = _by_kind(shapes, scores, "scores", "score_heads(model, batches) makes them")
     scores = {kind: values.cpu() for kind, values in by_kind.items()}
@@ -187,16 +183,21 @@ def check_scores(
             f"scores of shape {scored}, but {type(model).__name__} has {shapes} as (layer, head): "
             "are they another model's?"
         )
-    for block in blocks:
-        if block.kind in wanted:
-            row = scores[block.kind][block.layer].tolist()
-            if lost := [head for head in block.kept_heads if math.isnan(row[head])]:
-                raise ValueError(
-                    f"the score of ({block.kind!r}, layer {block.layer}, head {lost[0]}) is NaN, "
-                    "which marks a head that was removed, and this one was not: was a loss "
-                    "infinite or NaN (float16, a row of padding alone)?"
-                )
+    check_scored([block for block in blocks if block.kind in wanted], scores)
     return scores
+
+
+def check_scored(blocks: Iterable[AttentionLayer], scores: HeadTensors) -> None:
+    """Raises ValueError where scores ``(…, layer, head)`` are NaN for a head that is there."""
+    for block in blocks:
+        row = scores[block.kind][..., block.layer, list(block.kept_heads)]
+        if len(lost := row.isnan().nonzero()):
+            head = block.kept_heads[lost[0, -1]]
+            raise ValueError(
+                f"the score of ({block.kind!r}, layer {block.layer}, head {head}) is NaN, which "
+                "marks a head that was removed, and this one was not: was a loss infinite or NaN "
+                "(float16, a row of padding alone)?"
+            )
 
 
 def head_mask(model: nn.Module, heads: Heads) -> HeadTensors:
@@ -299,16 +300,17 @@ def masked_rows(
         rows: for each example of the batch the index of its mask. In a beam search each example
             stands for as many rows of the batch as there are beams.
     """
-    blocks, stacked = find_heads(model), stacked_masks(model, masks)
+    blocks = find_heads(model)
+    stacked = stacked_masks(model, masks, blocks)
     with gated(model, {kind: values[:, list(rows)] for kind, values in stacked.items()}, blocks):
         yield model
 
 
 def stacked_masks(
-    model: nn.Module, masks: Sequence[HeadTensors]
+    model: nn.Module, masks: Sequence[HeadTensors], blocks: Sequence[AttentionLayer] | None = None
 ) -> dict[str, Float[Tensor, "layer mask head"]]:
     """Several masks, checked, as kind -> ``(layer, mask, head)``."""
-    blocks = find_heads(model)
+    blocks = find_heads(model) if blocks is None else blocks
     checked = [check_mask(model, mask, blocks) for mask in masks]
     return {kind: torch.stack([mask[kind] for mask in checked], dim=1) for kind in checked[0]}
 

@@ -39,7 +39,7 @@ from headprune_lib.slicing import (
     write_record,
 )
 from headprune_lib.specs import PRUNED, UnknownArchitecture
-from headprune_lib.utils import staged_path
+from headprune_lib.utils import staged_path, uncompiled
 
 _OLD_RECORD = "headprune.json"  # beside the weights, before the record was among them
 _OWN_CLASSES = {"PreNormTranslator": "headprune_lib.fairseq_import.convert"}
@@ -71,7 +71,7 @@ def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
             configuration: no transformers model, in an adapter, or changed beside its heads.
     """
     folder = Path(folder)
-    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    model = uncompiled(model)
     with torch.device("meta"):
         again = _made_again(model)
         keep_recorded(again, records_of(model))
@@ -452,7 +452,7 @@ def unprune_heads(
         >>> unprune_heads(pruned).encoder.layer[0].attention.self.query.weight.shape
         torch.Size([8, 8])
     """
-    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    model = uncompiled(model)
     whole = _made_again(model)
     blocks = find_heads(model)
     check_not_masked(model, blocks)

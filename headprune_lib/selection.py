@@ -125,7 +125,7 @@ def removal_units(
         raise ValueError(f"keep_at_least is {keep_at_least}; give 0 or more heads a layer")
     if group_score not in get_args(GroupScore):
         raise ValueError(f"group_score is {group_score!r}; give 'mean' or 'sum'")
-    scores = check_scores(model, scores, kinds, every)
+    scores = check_scores(model, scores, every, kinds)
     ranked: list[tuple[float, Step]] = []
     for block in blocks:
         if block.why_not_prunable or not block.kept_heads:
@@ -251,7 +251,7 @@ def uniform_mask(
         raise ValueError(
             f"keep_at_least is {keep_at_least}; no configuration says 0 heads, so give 1 or more"
         )
-    scores = check_scores(model, scores, kinds, every)
+    scores = check_scores(model, scores, every, kinds)
     alike: dict[tuple[str, int, int], list[AttentionLayer]] = {}
     for block in blocks:
         alike.setdefault((block.kind, block.n_heads, block.head_dim), []).append(block)

@@ -510,17 +510,3 @@ def matrix_of(projection: Any) -> Tensor:
 def columns_of(projection: Any) -> int:
     """How many numbers a projection takes."""
     return projection.nx if isinstance(projection, Conv1D) else projection.in_features
-
-
-_FORMER_NAMES = {
-    "ARCHITECTURES": "ATTENTION_SPECS",
-    "Architecture": "AttentionSpec",
-    "AttentionBlock": "AttentionLayer",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _FORMER_NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    messages.warn_of_former(f"{__name__}.{name}", _FORMER_NAMES[name])
-    return globals()[_FORMER_NAMES[name]]

@@ -137,6 +137,11 @@ def staged_path(path: Path) -> Iterator[Path]:
         staged.replace(path)
 
 
+def uncompiled(model: Any) -> Any:
+    """The model itself, where torch.compile wraps it."""
+    return getattr(model, "_orig_mod", model)
+
+
 def n_parameters(module: nn.Module) -> int:
     """How many numbers a module's parameters hold; shared ones count once."""
     return sum(parameter.numel() for parameter in module.parameters())

@@ -6,10 +6,13 @@ import pickle
 import pytest
 import torch
 from ownmodels import OwnAttention, OwnModel
-from tiny import build, removed_as_masked, same_weights
+from tiny import batch, build, removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
+from headprune_lib import discovery
+from headprune_lib.criteria import CRITERIA
+from headprune_lib.masking import masked_rows
 from headprune_lib.specs import UnknownArchitecture
 
 IDS = torch.arange(15).view(3, 5)
@@ -86,6 +89,41 @@ def test_the_proof_changes_nothing_and_is_made_anew_where_a_module_is_another():
     model.layers.append(OwnAttention("mixing"))
     with pytest.warns(UserWarning, match="not taken"):
         assert len(hp.find_heads(model)) == 2
+
+
+def scored(name):
+    settings = {"gates": {"updates": 3}, "shapley": {"permutations": 1}}.get(name, {})
+    return lambda model: hp.score_heads(model, [batch(2), batch(3)], name, **settings)
+
+
+def entered(context, *given):
+    def call(model):
+        with context(model, *given):
+            model(**batch(2))
+
+    return call
+
+
+HALF = {"self": (torch.arange(12) % 2).view(3, 4).float()}
+CALLS = {
+    # a search by sweeps makes several calls
+    **{name: scored(name) for name in CRITERIA if name != "greedy"},
+    "masked_heads": entered(hp.masked_heads, HALF),
+    "masked_rows": entered(masked_rows, [HALF, HALF], [0, 1]),
+    "prune_heads": lambda model: hp.prune_heads(model, HALF),
+    "prune_mask": lambda model: hp.prune_mask(model, HALF, 0.5),
+    "uniform_mask": lambda model: hp.uniform_mask(model, HALF, 0.5),
+    "tune_mask": lambda model: hp.tune_mask(model, HALF, [batch(2)]),
+    "fold_gates": lambda model: hp.fold_gates(model, HALF),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_heads_are_looked_for_once_a_call(call, monkeypatch):
+    walks, split = [], discovery._split
+    monkeypatch.setattr(discovery, "_split", lambda modules: walks.append(1) or split(modules))
+    call(build())
+    assert len(walks) == 1
 
 
 class Closed(nn.Module):

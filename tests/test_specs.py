@@ -60,8 +60,6 @@ def test_names_that_contradict_each_other_are_refused(names, message):
 
 NAMES = {
     "cut_heads": "head_mask", "full_mask": "ones_mask", "prune_order": "rank_heads",
-    "specs.ARCHITECTURES": "specs.ATTENTION_SPECS", "specs.Architecture": "specs.AttentionSpec",
-    "specs.AttentionBlock": "specs.AttentionLayer",
 }  # fmt: skip
 
 

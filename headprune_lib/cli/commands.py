@@ -48,8 +48,7 @@ Data = Annotated[
     ),
 ]
 TextColumn = Annotated[
-    list[str] | None,
-    _text(help="The column of the text, if it has another name; twice for pairs."),
+    list[str] | None, _text(help="The column of the text, if it has another name; twice for pairs.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 BatchSize = Annotated[int, _text(min=1, help="Examples per batch.")]
@@ -81,12 +80,14 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
     Example: headprune inspect ./my-model
     """
     from headprune_lib.cli.models import load_model
-    from headprune_lib.cli.output import layers_table, printed, reasons_table, refused_table
+    from headprune_lib.cli.output import layers_table, printed, reasons_table
+    from headprune_lib.discovery import discovered
 
     with user_errors(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is not taken is listed below
-        loaded = load_model(model)
-        tables = [table(loaded) for table in (layers_table, reasons_table, refused_table)]
+        blocks, refused = discovered(load_model(model))
+    not_taken = [{"module": path, "not taken": why} for path, why in refused.items()]
+    tables = [layers_table(blocks), reasons_table(blocks), not_taken]
     if as_json:
         typer.echo(printed([row for table in tables for row in table], as_json))
         return
@@ -187,10 +188,7 @@ def prune(
     ] = GroupScore.MEAN,
     tuned: Annotated[
         bool,
-        _heads(
-            "--tune-mask",
-            help="Fit gates of the remaining heads on DATA, and fold them in.",
-        ),
+        _heads("--tune-mask", help="Fit gates of the remaining heads on DATA, and fold them in."),
     ] = False,
     test: Annotated[
         Path | None, _told(help="Another file for quality and speed; DATA if left out.")
@@ -287,9 +285,9 @@ def prune(
         both = {"before": loaded, "after": smaller}
         measured = measure(both, tested)
         if with_bleu:
-            numbered, targets = reader.numbered(measured_on), reader.rows(measured_on).targets
+            pairs = reader.rows(measured_on)
             for moment, each in both.items():
-                value = bleu(each, reader.tokenizer, numbered, targets, max_length)
+                value = bleu(each, reader.tokenizer, pairs, batch_size, max_length)
                 measured[moment] = {"bleu": value} | measured[moment]
         asked = {"model": model, "by": by, "measured_on": str(measured_on)}
         if report:

@@ -192,17 +192,6 @@ def make_batches(
     Raises:
         ValueError: labels that the model does not know, or a text longer than it has positions for.
     """
-    return [batch for _, batch in numbered_batches(model, tokenizer, rows, batch_size, max_length)]
-
-
-def numbered_batches(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    rows: Rows,
-    batch_size: int,
-    max_length: int,
-) -> list[tuple[list[int], Batch]]:
-    """What :func:`make_batches` makes, each batch with the numbers of its rows, from 0."""
     kind = kind_of(model)
     encoded = tokenizer(rows.texts, rows.second, truncation=True, max_length=max_length)
     columns = {name: encoded[name] for name in encoded if name in _FILLERS}
@@ -218,7 +207,7 @@ def numbered_batches(
             f"a text has {longest} tokens, {type(model).__name__} has positions for "
             f"{limit}: lower --max-length"
         )
-    fillers = _FILLERS | {"input_ids": _padding_token(model, tokenizer)}
+    fillers = _FILLERS | {"input_ids": padding_token(model, tokenizer)}
     batches = []
     for members in by_length(columns["input_ids"], batch_size):
         batch = {
@@ -230,7 +219,7 @@ def numbered_batches(
             batch["decoder_input_ids"] = translator.prepare_decoder_input_ids_from_labels(
                 batch["labels"]
             )
-        batches.append((members, batch))
+        batches.append(batch)
     return batches
 
 
@@ -272,7 +261,7 @@ def _stacked(cells: list[Any], filler: int) -> torch.Tensor:
     return pad(cells, filler) if isinstance(cells[0], list) else torch.tensor(cells)
 
 
-def _padding_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+def padding_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     """The model's own goes first: by it a decoder's classifier finds the last token of a text."""
     config: Any = model.config
     for token in (getattr(config, "pad_token_id", None), tokenizer.pad_token_id):
@@ -320,15 +309,12 @@ class Reader:
         """What a file holds."""
         return read_rows(path, kind_of(self.model), self.text_columns)
 
-    def numbered(self, path: Path) -> list[tuple[list[int], Batch]]:
-        """The batches of a file with the numbers of their rows."""
-        sizes = self.batch_size, self.max_length
-        return numbered_batches(self.model, self.tokenizer, self.rows(path), *sizes)
-
     def batches(self, path: Path) -> list[Batch]:
         """The batches of a file where the model is; ValueError where it does not run on the first."""
         device = next(self.model.parameters()).device
-        batches = [to_device(batch, device) for _, batch in self.numbered(path)]
+        rows, sizes = self.rows(path), (self.batch_size, self.max_length)
+        made = make_batches(self.model, self.tokenizer, rows, *sizes)
+        batches = [to_device(batch, device) for batch in made]
         try:
             with torch.inference_mode():
                 self.model(**model_inputs(self.model, batches[0]))

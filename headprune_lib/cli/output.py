@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch import nn
-
 from headprune_lib.criteria import CRITERIA
-from headprune_lib.discovery import discovered, find_heads
 from headprune_lib.masking import HeadTensors
+from headprune_lib.selection import rank_heads
 from headprune_lib.specs import AttentionLayer
 
 Row = dict[str, Any]
@@ -39,7 +36,7 @@ def shown(figure: str, value: float) -> str:
     return _FIGURES[figure][1].format(value)
 
 
-def layers_table(model: nn.Module) -> list[Row]:
+def layers_table(blocks: Sequence[AttentionLayer]) -> list[Row]:
     """One row a layer of attention: what it was built with, what is kept, what can be removed."""
     return [
         {
@@ -54,7 +51,7 @@ def layers_table(model: nn.Module) -> list[Row]:
             "known by": block.source,
             "module": block.path,
         }
-        for block in find_heads(model)
+        for block in blocks
     ]
 
 
@@ -66,10 +63,10 @@ def _removal(block: AttentionLayer) -> str:
     return "all but one" if block.why_keep_one else "all"
 
 
-def reasons_table(model: nn.Module) -> list[Row]:
+def reasons_table(blocks: Sequence[AttentionLayer]) -> list[Row]:
     """One row per reason why heads cannot be removed, or not alone; empty if all can."""
     paths: dict[str, list[str]] = {}
-    for block in find_heads(model):
+    for block in blocks:
         reasons = (
             block.why_not_prunable,
             block.why_keep_one,
@@ -81,21 +78,12 @@ def reasons_table(model: nn.Module) -> list[Row]:
     return [{"layers": len(each), "first": each[0], "why": why} for why, each in paths.items()]
 
 
-def refused_table(model: nn.Module) -> list[Row]:
-    """One row an attention module that was seen and not taken: its name, and why."""
-    return [{"module": path, "not taken": why} for path, why in discovered(model)[1].items()]
-
-
 def scores_table(scores: HeadTensors, by: str) -> list[Row]:
     """One row a head that is left, the lowest score first; layers and heads count from 1."""
-    rows = [
-        {"kind": kind, "layer": layer + 1, "head": head + 1, by: value}
-        for kind, values in scores.items()
-        for layer, row in enumerate(values.tolist())
-        for head, value in enumerate(row)
-        if not math.isnan(value)
+    return [
+        {"kind": kind, "layer": layer + 1, "head": head + 1, by: float(scores[kind][layer, head])}
+        for kind, layer, head in rank_heads(scores)
     ]
-    return sorted(rows, key=lambda row: row[by])
 
 
 def criteria_table() -> list[Row]:

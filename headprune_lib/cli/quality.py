@@ -22,12 +22,20 @@ from headprune_lib.budgets import (
     seconds_cost,
 )
 from headprune_lib.cli.bounds import HELD_OUT, Bound
-from headprune_lib.cli.data import kind_of, positions
+from headprune_lib.cli.data import Rows, kind_of, padding_token, positions
 from headprune_lib.discovery import find_heads
 from headprune_lib.losses import NOTHING_COUNTS, default_loss, n_labels
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.selection import Step
-from headprune_lib.utils import Batch, model_inputs, n_parameters, pass_seconds, to_device
+from headprune_lib.utils import (
+    Batch,
+    by_length,
+    model_inputs,
+    n_parameters,
+    pad,
+    pass_seconds,
+    to_device,
+)
 
 _ROUNDS = 3
 
@@ -103,31 +111,32 @@ def check_bleu(model: PreTrainedModel) -> None:
 def bleu(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    numbered: Sequence[tuple[list[int], Batch]],
-    references: Sequence[str],
+    rows: Rows,
+    batch_size: int,
     max_length: int,
 ) -> float:
     """sacrebleu's BLEU, 0 to 100, of the translations that the model's generation settings give.
 
-    Sources are numbered as :func:`headprune_lib.cli.data.numbered_batches` numbers rows, references
-    in the order of the rows; a translation has at most ``max_length`` tokens.
+    Sources and translations have at most ``max_length`` tokens.
     """
     import sacrebleu
 
     settings = copy.deepcopy(model.generation_config)
     settings.max_length = None  # of which transformers would warn beside the other
     settings.max_new_tokens = min(max_length, positions(model) or max_length)
-    translations = [""] * len(references)
-    device = next(model.parameters()).device
-    for members, batch in numbered:
-        # decoder_input_ids are the reference, which a translation must not see
-        source = {name: batch[name] for name in ("input_ids", "attention_mask") if name in batch}
+    sources = tokenizer(rows.texts, truncation=True, max_length=max_length)["input_ids"]
+    device, padding = next(model.parameters()).device, padding_token(model, tokenizer)
+    translations = [""] * len(sources)
+    for members in by_length(sources, batch_size):
+        chosen = [sources[i] for i in members]
+        batch = {"input_ids": pad(chosen, padding)}
+        batch["attention_mask"] = pad([[1] * len(each) for each in chosen], 0)
         with torch.inference_mode():
-            tokens = model.generate(**to_device(source, device), generation_config=settings)
+            tokens = model.generate(**to_device(batch, device), generation_config=settings)
         texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
         for i, text in zip(members, texts, strict=True):
             translations[i] = text
-    return sacrebleu.corpus_bleu(translations, [list(references)]).score
+    return sacrebleu.corpus_bleu(translations, [rows.targets]).score
 
 
 class Budget:
@@ -148,7 +157,12 @@ class Budget:
             unit = 100 if bound.option == "--lose-points" else 1
             self.limit = self.value(whole) - bound.value / unit
         elif bound.option != "--amount":
-            self.value = _cost(bound, model, steps)
+            if bound.at is None:
+                self.value = parameters_cost(model)
+            elif bound.option == "--cache-bytes":
+                self.value = cache_cost(model, *bound.at)
+            else:
+                self.value = seconds_cost(model, random_tokens(model, *bound.at), steps)
             share = bound.option == "--parameters" and bound.value <= 1
             self.limit = bound.value * (self.value(whole) if share else 1)
             # refuses a bound that is out of reach before minutes are spent on scores
@@ -174,15 +188,6 @@ def removed_units(steps: Sequence[Step], mask: HeadTensors) -> list[Step]:
     return [
         step for step in steps if all(mask[kind][layer, head] == 0 for kind, layer, head in step)
     ]
-
-
-def _cost(bound: Bound, model: nn.Module, steps: Sequence[Step]) -> Callable[[HeadTensors], float]:
-    """What a masked model would cost without the heads that the mask cuts."""
-    if bound.at is None:
-        return parameters_cost(model)
-    if bound.option == "--cache-bytes":
-        return cache_cost(model, *bound.at)
-    return seconds_cost(model, random_tokens(model, *bound.at), steps)
 
 
 def _masked_quality(

@@ -115,7 +115,7 @@ def means_over_queries(
     def sums_of(batch: Batch) -> Iterable[Sum]:
         return _over_queries(blocks, attention_weights(model, blocks, batch), statistics)
 
-    return _apart(mean_over_batches(model, batches, device, sums_of))
+    return _apart(mean_over_batches(model, blocks, batches, device, sums_of))
 
 
 def _apart(means: HeadTensors) -> list[HeadTensors]:
@@ -226,8 +226,9 @@ def both(
             examples = torch.full_like(importance, len(gradient))
             yield torch.stack([importance, entropy]), torch.stack([examples, queries])
 
-    important, wide = _apart(mean_over_batches(model, batches, device, sums_of, check))
-    return check_some(model, important), wide
+    means = mean_over_batches(model, blocks, batches, device, sums_of, check)
+    important, wide = _apart(means)
+    return check_some(model, blocks, important), wide
 
 
 def combined(

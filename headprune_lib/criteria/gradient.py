@@ -64,11 +64,12 @@ def _mean_of_gradients(
         pairs = zip(blocks, gradients, strict=True)
         return [reduce(in_double(gradient), batch, block) for block, gradient in pairs]
 
-    return mean_over_examples(model, batches, loss, device, sums_of)
+    return mean_over_examples(model, blocks, batches, loss, device, sums_of)
 
 
 def mean_over_examples(
     model: nn.Module,
+    blocks: Sequence[AttentionLayer],
     batches: Iterable[Batch],
     loss: Loss | None,
     device: Device,
@@ -79,15 +80,18 @@ def mean_over_examples(
     def check(batch: Batch) -> None:
         check_examples_independent(model, batch, loss)
 
-    return check_some(model, mean_over_batches(model, batches, device, sums_of, check))
+    means = mean_over_batches(model, blocks, batches, device, sums_of, check)
+    return check_some(model, blocks, means)
 
 
-def check_some(model: nn.Module, scores: HeadTensors) -> HeadTensors:
+def check_some(
+    model: nn.Module, blocks: Sequence[AttentionLayer], scores: HeadTensors
+) -> HeadTensors:
     """The scores; ValueError where every head has exactly 0: no order could be made of that."""
     # under a mask it may be so: what is left of a model may have no influence
     kept = [values[~values.isnan()] for values in scores.values()]
     nothing = any(map(len, kept)) and not any(values.any() for values in kept)
-    if nothing and not hooked(block.part(model, "output") for block in find_heads(model)):
+    if nothing and not hooked(block.part(model, "output") for block in blocks):
         raise ValueError(
             "every head's score is exactly 0: no example has a label that counts (all of them "
             "-100, or texts of one token for a language model?), or the precision is too coarse for "
@@ -241,14 +245,15 @@ def importance_integrated(
         integrals: list[Any] = [0] * len(blocks)
         for step in range(steps):
             at = (step + 0.5) / steps
-            with gated(model, [torch.full((len(block.kept_heads),), at) for block in blocks]):
+            half_open = [torch.full((len(block.kept_heads),), at) for block in blocks]
+            with gated(model, half_open, blocks):
                 gradients = batch_gradients(model, batch, blocks, loss, oom_limit)
             # a gate's derivative is that of its factor, which multiplies what is already scaled
             terms = (in_double(gradient.sum(1)) / at / steps for gradient in gradients)
             integrals = [total + term for total, term in zip(integrals, terms, strict=True)]
         return [(integral.abs().sum(0), len(integral)) for integral in integrals]
 
-    return mean_over_examples(model, batches, loss, device, sums_of)
+    return mean_over_examples(model, blocks, batches, loss, device, sums_of)
 
 
 @register_criterion("second-order")
@@ -309,7 +314,8 @@ def second_order(
         ]
 
     with sdpa_kernel(SDPBackend.MATH):  # the fused kernels of sdpa have no second derivative
-        return check_some(model, mean_over_batches(model, batches, device, sums_of))
+        means = mean_over_batches(model, blocks, batches, device, sums_of)
+        return check_some(model, blocks, means)
 
 
 def _diagonal(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.discovery import find_heads
-from headprune_lib.masking import HeadTensors, shapes_of
+from headprune_lib.masking import HeadTensors, check_scored, shapes_of
 from headprune_lib.messages import unknown
 from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch, Device, in_double, on_device
@@ -72,7 +70,6 @@ CRITERIA: dict[str, Criterion] = {}
 """Name -> criterion: those of this package and those that a user registers."""
 
 Function = TypeVar("Function", bound=ScoreFunction)
-_OF_PAGES = {"label", "formula", "source", "look", "cost"}
 
 
 def register_criterion(
@@ -82,12 +79,10 @@ def register_criterion(
     variant: str | None = None,
     version: int = 1,
     weights: bool = False,
-    **deprecated: Any,
 ) -> Callable[[Function], Function]:
     """Give a function a name under which commands, curves and ``score_heads`` find it.
 
-    The arguments are those of :class:`headprune_lib.criteria.Criterion`. What version 0.1 took
-    besides (``label``, ``formula``, ``source``, ``look``, ``cost``) is ignored with a warning.
+    The arguments are those of :class:`headprune_lib.criteria.Criterion`.
 
     Raises:
         ValueError: a name of other signs than small letters, digits and hyphens, or one that
@@ -103,15 +98,6 @@ def register_criterion(
         'Number of the head.'
         >>> del CRITERIA["first"]
     """
-    if wrong := deprecated.keys() - _OF_PAGES:
-        raise TypeError(f"register_criterion takes no {', '.join(sorted(wrong))}")
-    if deprecated:
-        warnings.warn(
-            f"register_criterion no longer uses {', '.join(sorted(deprecated))}. Say what the "
-            "scores are in the first line of the function's docstring",
-            DeprecationWarning,
-            stacklevel=2,
-        )
     # no spaces: an order of removal is a criterion's name and at most one word more
     if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
         raise ValueError(f"a criterion's name has small letters, digits and hyphens, not {name!r}")
@@ -151,6 +137,7 @@ Sum = tuple[Tensor, Tensor | int]
 
 def mean_over_batches(
     model: nn.Module,
+    blocks: Sequence[AttentionLayer],
     batches: Iterable[Batch],
     device: Device,
     sums_of: Callable[[Batch], Iterable[Sum]],
@@ -161,7 +148,8 @@ def mean_over_batches(
     Sums stay on the device until the last batch is done.
 
     Args:
-        sums_of: what a batch, on its device, adds to each block of ``find_heads(model)``.
+        blocks: those of ``find_heads(model)``.
+        sums_of: what a batch, on its device, adds to each of these blocks.
         check: what is asked of the first batch, once its sums are there.
 
     Returns:
@@ -171,7 +159,7 @@ def mean_over_batches(
     Raises:
         ValueError: no batches.
     """
-    blocks, sums = find_heads(model), list[Sum]()
+    sums: list[Sum] = []
     for batch in on_device(model, batches, device):
         of_batch = [(in_double(total), n) for total, n in sums_of(batch)]
         if not sums and check:
@@ -183,7 +171,11 @@ def mean_over_batches(
 
 
 def to_head_tensors(blocks: Sequence[AttentionLayer], values: Sequence[Tensor]) -> HeadTensors:
-    """Values (…, kept head) of all blocks of a model as kind -> (…, layer, head), NaN for removed heads."""
+    """Values (…, kept head) of all blocks of a model as kind -> (…, layer, head), NaN for removed heads.
+
+    Raises:
+        ValueError: NaN for a head that is there.
+    """
     scores: HeadTensors = {}
     shapes = shapes_of(blocks)
     for block, value in zip(blocks, values, strict=True):
@@ -192,4 +184,6 @@ def to_head_tensors(blocks: Sequence[AttentionLayer], values: Sequence[Tensor]) 
             scores[block.kind] = value.new_full(shape, torch.nan)
         of_kind = scores[block.kind]
         of_kind[..., block.layer, list(block.kept_heads)] = value.to(of_kind)
-    return {kind: of_kind.cpu().double() for kind, of_kind in scores.items()}
+    scores = {kind: of_kind.cpu().double() for kind, of_kind in scores.items()}
+    check_scored(blocks, scores)
+    return scores

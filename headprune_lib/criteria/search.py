@@ -12,14 +12,11 @@ from torch import Tensor, nn
 from headprune_lib.ablation import one_head_ablation
 from headprune_lib.criteria.registry import register_criterion, to_head_tensors
 from headprune_lib.discovery import find_heads
-from headprune_lib.gradients import (
-    differentiable_losses,
-    example_losses,
-    prove_gradients,
-)
+from headprune_lib.gradients import differentiable_losses, example_losses, prove_gradients
 from headprune_lib.losses import NOTHING_COUNTS, Loss, default_loss, n_labels
-from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask, without_heads
+from headprune_lib.masking import Head, HeadTensors, gated, ones_of, without_heads
 from headprune_lib.selection import prune_schedule
+from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import (
     Batch,
     Device,
@@ -48,13 +45,14 @@ def greedy(
     raise the loss least first. The batches are read once and kept.
     """
     kept = _searched(model, batches, loss, steps=steps)
-    blocks, mask = find_heads(model), ones_mask(model)
+    blocks = find_heads(model)
+    mask = ones_of(blocks)
     left: list[Head] = [(b.kind, b.layer, head) for b in blocks for head in b.kept_heads]
     n, scores = len(left), {k: torch.full_like(v, torch.nan).double() for k, v in mask.items()}
     for done, after in itertools.pairwise(prune_schedule(n, steps)):
         if after == done:  # more steps than heads
             continue
-        losses = losses_without(model, kept, left, mask, loss=loss, device=device)
+        losses = losses_without(model, blocks, kept, left, mask, loss=loss, device=device)
         cheapest = sorted(zip(losses, left, strict=True), key=lambda pair: pair[0])[: after - done]
         for step, (_, (kind, layer, head)) in enumerate(cheapest, done):
             mask[kind][layer, head] = 0
@@ -65,6 +63,7 @@ def greedy(
 
 def losses_without(
     model: nn.Module,
+    blocks: Sequence[AttentionLayer],
     batches: Sequence[Batch],
     heads: Sequence[Head],
     mask: HeadTensors,
@@ -78,11 +77,13 @@ def losses_without(
     the model makes of the labels.
     """
     if loss is not None:
-        masks = (without_heads(mask, [head]) for head in heads)
-        losses = [mean_loss(model, batches, each, loss=loss, device=device) for each in masks]
+        losses = []
+        for head in heads:
+            with gated(model, without_heads(mask, [head]), blocks):
+                losses.append(mean_loss(model, batches, loss=loss, device=device))
         return torch.stack(losses).tolist()
     totals, count = torch.zeros(len(heads), dtype=torch.float64), 0
-    with masked_heads(model, mask):
+    with gated(model, mask, blocks):
         sweep = one_head_ablation(model, batches, reduce=default_loss(model), device=device)
         for uncut, cut in sweep:
             totals += torch.stack([cut[head].double().sum() for head in heads])
@@ -91,18 +92,11 @@ def losses_without(
 
 
 def mean_loss(
-    model: nn.Module,
-    batches: Sequence[Batch],
-    mask: HeadTensors,
-    *,
-    loss: Loss | None = None,
-    device: Device = None,
+    model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None, device: Device = None
 ) -> Tensor:
-    """Mean loss of an example under a mask, in nats, a number on the model's device."""
-    losses: list[Tensor] = []
-    for batch in on_device(model, batches, device):
-        with eval_mode(model), torch.no_grad(), masked_heads(model, mask):
-            losses.append(example_losses(model, batch, loss))
+    """Mean loss of an example, in nats, a number on the model's device."""
+    with eval_mode(model), torch.no_grad():
+        losses = [example_losses(model, each, loss) for each in on_device(model, batches, device)]
     return in_double(torch.cat(losses)).mean()
 
 
@@ -128,15 +122,20 @@ def shapley(
     values = [in_double(torch.zeros(len(block.kept_heads), device=device)) for block in blocks]
     heads = [(number, i) for number, each in enumerate(values) for i in range(len(each))]
     generator = torch.Generator().manual_seed(seed)
+
+    def loss_under(mask: HeadTensors, batch: list[Batch]) -> Tensor:
+        with gated(model, mask, blocks):
+            return mean_loss(model, batch, loss=loss, device=device)
+
     for turn in range(permutations):
         batch = [kept[turn % len(kept)]]
-        mask = {kind: torch.zeros_like(ones) for kind, ones in ones_mask(model).items()}
-        before = mean_loss(model, batch, mask, loss=loss, device=device)
+        mask = {kind: torch.zeros_like(ones) for kind, ones in ones_of(blocks).items()}
+        before = loss_under(mask, batch)
         for drawn in torch.randperm(len(heads), generator=generator).tolist():
             number, i = heads[drawn]
             block = blocks[number]
             mask[block.kind][block.layer, block.kept_heads[i]] = 1
-            after = mean_loss(model, batch, mask, loss=loss, device=device)
+            after = loss_under(mask, batch)
             values[number][i] += (before - after) / permutations
             before = after
     return to_head_tensors(blocks, values)
@@ -185,7 +184,7 @@ def gates(
     for batch in itertools.islice(itertools.cycle(kept), updates):
         with torch.enable_grad():
             sampled = [_sampled(each, generator) for each in log_alphas]
-            with eval_mode(model, frozen=True), gated(model, sampled):
+            with eval_mode(model, frozen=True), gated(model, sampled, blocks):
                 losses = differentiable_losses(model, to_device(batch, device), loss)
             opened = [torch.sigmoid(each - _SHIFT).sum() for each in log_alphas]
             share = torch.stack(opened).sum() / n

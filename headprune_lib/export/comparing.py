@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from headprune_lib.example_inputs import Inputs, example_inputs
 from headprune_lib.messages import one_line
-from headprune_lib.utils import ensure_device, eval_mode, to_device
+from headprune_lib.utils import ensure_device, eval_mode, to_device, uncompiled
 
 
 def unwrap_compiled(model: Any) -> Any:
     """The model itself, where torch.compile wraps it; its weights must be in memory."""
-    model = getattr(model, "_orig_mod", model)
+    model = uncompiled(model)
     ensure_device(model, None)
     return model
 

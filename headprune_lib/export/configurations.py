@@ -14,7 +14,6 @@ import transformers
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from headprune_lib.discovery import find_heads
 from headprune_lib.specs import AttentionLayer
 
 # Llama's configuration refuses a number of heads that does not divide the hidden size; these classes
@@ -51,9 +50,9 @@ class _Described(NamedTuple):
     numbers: dict[str, int]
 
 
-def candidates(model: PreTrainedModel) -> Iterator[Candidate]:
+def candidates(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> Iterator[Candidate]:
     """What may describe the model, the plainest first: :func:`_uniform`, or numbers layer by layer."""
-    described = _describe(model, find_heads(model))
+    described = _describe(model, blocks)
     if (counts := _one_count_each(described)) is not None:
         yield from _uniform(model, described, counts)
     elif all(block.kept_heads for block, *_ in described):
@@ -61,9 +60,8 @@ def candidates(model: PreTrainedModel) -> Iterator[Candidate]:
         yield Candidate(type(model), type(model.config), fields, "per layer")
 
 
-def numbers_taken(model: PreTrainedModel) -> Iterator[int]:
+def numbers_taken(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> Iterator[int]:
     """The numbers of heads of this width, smaller than that built, that can be said of all layers."""
-    blocks = find_heads(model)
     for groups in range(1, min(block.n_heads // block.queries_per_kv for block in blocks)):
         smaller = [replace(b, kept_heads=tuple(range(groups * b.queries_per_kv))) for b in blocks]
         described = _describe(model, smaller)
@@ -112,12 +110,12 @@ def _holds(candidate: Candidate, blocks: Sequence[AttentionLayer]) -> bool:
     return False
 
 
-def uneven(model: nn.Module) -> dict[str, list[int]]:
-    """The kinds whose layers have different numbers of heads left, or none: their numbers."""
-    counts: dict[str, list[int]] = {}
-    for block in find_heads(model):
-        counts.setdefault(block.kind, []).append(len(block.kept_heads))
-    return {kind: left for kind, left in counts.items() if len(set(left)) > 1 or 0 in left}
+def by_kind(blocks: Sequence[AttentionLayer]) -> dict[str, list[AttentionLayer]]:
+    """The layers of each kind."""
+    kinds: dict[str, list[AttentionLayer]] = {}
+    for block in blocks:
+        kinds.setdefault(block.kind, []).append(block)
+    return kinds
 
 
 def _describe(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> list[_Described]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -23,6 +23,7 @@ from transformers import (
 from headprune_lib.discovery import find_heads
 from headprune_lib.export.comparing import unwrap_compiled
 from headprune_lib.messages import one_line, quiet
+from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import staged_path
 
 # llama.cpp's architectures: Llama, and Llama with numbers of heads, or none, of each layer's own
@@ -77,14 +78,15 @@ def export_gguf(
         raise FileNotFoundError(f"no file {tokenizer_from} to take the tokenizer from")
     if find_spec("gguf") is None:
         raise ValueError("GGUF needs gguf, not installed: pip install 'headprune[gguf]'")
-    for why in _why_not(model):
+    blocks = find_heads(model)
+    for why in _why_not(model, blocks):
         raise ValueError(f"{why}; save_pruned and load_pruned keep it, and --format onnx writes it")
     with staged_path(path) as staged:
-        architecture = _write(model, staged, tokenizer_from)
+        architecture = _write(model, blocks, staged, tokenizer_from)
     return ExportedFile(path, architecture, str(tokenizer_from or "none"))
 
 
-def _why_not(model: PreTrainedModel) -> Iterator[str]:
+def _why_not(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> Iterator[str]:
     """What of a model the architecture does not describe."""
     name, config = type(model).__name__, model.config
     if name not in _CLASSES:
@@ -93,7 +95,7 @@ def _why_not(model: PreTrainedModel) -> Iterator[str]:
             f"which {' and '.join(_CLASSES)} have in its {UNEVEN!r}"
         )
     released = type(model) is getattr(transformers, name, None)
-    if not released or any(block.source != "table" for block in find_heads(model)):
+    if not released or any(block.source != "table" for block in blocks):
         yield (
             f"{name}, or its attention, runs other code than that of transformers, and llama.cpp "
             "would not run it"
@@ -110,7 +112,7 @@ def _why_not(model: PreTrainedModel) -> Iterator[str]:
         yield f"llama.cpp's {UNEVEN!r} has no sliding window, and this model's is {window}"
     if (kind := config.rope_parameters["rope_type"]) not in ("default", "llama3"):
         yield f"rotary positions scaled by {kind!r} are not written"
-    if not find_heads(model)[0].kept_heads:
+    if not blocks[0].kept_heads:
         yield (
             "the first layer has no heads left, and llama.cpp reads the width of a head only where "
             "the first layer has some: keep one there (prune with --keep-at-least 1)"
@@ -126,11 +128,16 @@ def _places(model: PreTrainedModel) -> dict[str, str | None]:
     return {name: names.get_name(name, try_suffixes=(".weight",)) for name in weights}
 
 
-def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike | None) -> str:
+def _write(
+    model: PreTrainedModel,
+    blocks: Sequence[AttentionLayer],
+    path: Path,
+    tokenizer_from: str | os.PathLike | None,
+) -> str:
     """Returns llama.cpp's name of the architecture."""
     import gguf
 
-    config, blocks = model.config, find_heads(model)
+    config = model.config
     heads = [(len(block.kept_heads), len(block.groups)) for block in blocks]
     even = len(set(heads)) == 1
     writer = gguf.GGUFWriter(path, EVEN if even else UNEVEN)
@@ -148,7 +155,7 @@ def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     _add_tokenizer(writer, tokenizer_from)
-    for name, values in _tensors(model, blocks[0].head_dim):
+    for name, values in _tensors(model, blocks):
         writer.add_tensor(name, values.detach().float().contiguous().numpy(force=True))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -157,14 +164,16 @@ def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike
     return EVEN if even else UNEVEN
 
 
-def _tensors(model: PreTrainedModel, width: int) -> Iterator[tuple[str, Tensor]]:
+def _tensors(
+    model: PreTrainedModel, blocks: Sequence[AttentionLayer]
+) -> Iterator[tuple[str, Tensor]]:
     """Names and weights as llama.cpp has them; a layer without heads has no attention at all."""
-    rope = model.config.rope_parameters
+    rope, width = model.config.rope_parameters, blocks[0].head_dim
     if rope["rope_type"] == "llama3":
         frequencies = model.get_submodule("model.rotary_emb").inv_freq.float()
         powers = torch.arange(0, width, 2, device=frequencies.device) / width
         yield "rope_freqs.weight", rope["rope_theta"] ** -powers / frequencies
-    places, blocks = _places(model), find_heads(model)
+    places = _places(model)
     gone = tuple(f"blk.{block.layer}.attn" for block in blocks if not block.kept_heads)
     for name, weight in model.named_parameters():
         gguf_name, values = str(places[name]), weight

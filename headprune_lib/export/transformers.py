@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from headprune_lib.discovery import find_heads
 from headprune_lib.export.comparing import check_same, unwrap_compiled
-from headprune_lib.export.configurations import Candidate, candidates, numbers_taken, uneven
+from headprune_lib.export.configurations import Candidate, by_kind, candidates, numbers_taken
 from headprune_lib.messages import one_line, quiet
 from headprune_lib.saving import new_folder, unprune_heads
 from headprune_lib.selection import shares_biases
@@ -80,9 +80,10 @@ def export_transformers(
     folder, reasons = Path(folder), []
     if full_size:
         return _export_full_size(model, folder)
-    weights = _plain_weights(model)
+    blocks = find_heads(model)
+    weights = _plain_weights(model, blocks)
     with new_folder(folder) as staged, quiet():
-        for candidate in candidates(model):
+        for candidate in candidates(model, blocks):
             try:
                 plain = _with_weights(candidate, weights)
             except Exception as error:  # whatever a class makes of a configuration
@@ -93,7 +94,7 @@ def export_transformers(
                 model.generation_config.save_pretrained(staged)
             difference = check_same(model, _loaded(candidate.model_class, model, staged))
             return Exported(folder, candidate.model_class.__name__, candidate.route, difference)
-        raise ValueError(_refusal(model, reasons))
+        raise ValueError(_refusal(model, blocks, reasons))
 
 
 def _export_full_size(model: PreTrainedModel, folder: Path) -> Exported:
@@ -129,11 +130,13 @@ def _loaded(model_class: Any, model: PreTrainedModel, folder: Path) -> PreTraine
     return loaded.to(model.device).eval()
 
 
-def _plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+def _plain_weights(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> dict[str, Tensor]:
     """The weights as the class itself would have them: also tables that pruned layers keep whole."""
     weights = {name: v for name, v in model.state_dict().items() if not name.endswith(RECORD)}
-    for layers in _sharing_biases(model):
+    for layers in by_kind(blocks).values():
         kept = {block.kept_heads for block in layers}
+        if len(layers) > 1 and not shares_biases(model, layers):
+            continue
         if len(kept) > 1:
             raise ValueError(
                 f"the layers of {layers[0].kind!r} share one table of position biases, so that "
@@ -147,26 +150,19 @@ def _plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     return weights
 
 
-def _sharing_biases(model: PreTrainedModel) -> Iterator[Sequence[AttentionLayer]]:
-    kinds: dict[str, list[AttentionLayer]] = {}
-    for block in find_heads(model):
-        kinds.setdefault(block.kind, []).append(block)
-    for layers in kinds.values():
-        if any(len(block.kept_heads) < block.n_heads for block in layers) and (
-            shares_biases(model, layers) or len(layers) == 1
-        ):
-            yield layers
-
-
-def _refusal(model: PreTrainedModel, reasons: Sequence[str]) -> str:
-    name = type(model).__name__
-    if left := uneven(model):
-        kind, counts = next(iter(left.items()))
+def _refusal(
+    model: PreTrainedModel, blocks: Sequence[AttentionLayer], reasons: Sequence[str]
+) -> str:
+    name, block = type(model).__name__, blocks[0]
+    for kind, layers in by_kind(blocks).items():
+        counts = {len(layer.kept_heads) for layer in layers}
+        if len(counts) == 1 and 0 not in counts:
+            continue
         if not any(counts):
             return (
                 f"no layer of {kind!r} has a head left, which no configuration says; {_OTHERWISE}"
             )
-        if next(numbers_taken(model), None) is None:
+        if next(numbers_taken(model, blocks), None) is None:
             return (
                 f"layers of {kind!r} have {min(counts)} to {max(counts)} heads left, and {name} "
                 "takes no other number of this width in all layers either, so that --uniform does not "
@@ -178,8 +174,7 @@ def _refusal(model: PreTrainedModel, reasons: Sequence[str]) -> str:
             f"one number for all{none}: prune with --uniform (headprune_lib.uniform_mask), which "
             f"keeps as many in each layer; or {_OTHERWISE}"
         )
-    block = find_heads(model)[0]
-    possible = [number for number in numbers_taken(model) if number < len(block.kept_heads)]
+    possible = [number for number in numbers_taken(model, blocks) if number < len(block.kept_heads)]
     why = "; ".join(dict.fromkeys(reasons)).rstrip(". ")
     if possible:
         hint = f"It takes {' or '.join(map(str, possible))} heads in every layer: prune to that; or"

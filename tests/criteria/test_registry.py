@@ -38,8 +38,7 @@ def test_a_users_own_is_found_by_name_with_its_settings(forget):
     assert len(rank_heads(scores)) == 12
     norms = score_heads(model, [], "size", normalize="l2")["self"].norm(dim=1)
     torch.testing.assert_close(norms, torch.ones_like(norms))
-    with pytest.warns(DeprecationWarning, match="no longer uses formula, label. Say what"):
-        register(normalize="l2", label="size", formula="|W|")  # a cell that is run again
+    register(normalize="l2")  # a cell that is run again
     assert torch.equal(score_heads(model, [], "size")["self"].norm(dim=1), norms)
 
 

@@ -30,11 +30,12 @@ def test_one_head_a_step_is_backward_elimination(model, examples):
 @pytest.mark.parametrize("name", ["bert", "mpnet", "albert", "modernbert", "marian"])
 def test_reused_activations_give_the_losses_of_plain_passes(name):
     model, batches = build(name), [batch_for(name), batch_for(name, n=3, seed=4)]
-    heads = [(b.kind, b.layer, head) for b in find_heads(model) for head in b.kept_heads]
+    blocks = find_heads(model)
+    heads = [(b.kind, b.layer, head) for b in blocks for head in b.kept_heads]
     mask = head_mask(model, [heads[1], heads[-1]])
     left = [head for head in heads if head not in (heads[1], heads[-1])]
-    plain = losses_without(model, batches, left, mask, loss=default_loss(model))
-    assert losses_without(model, batches, left, mask) == pytest.approx(plain, rel=1e-9)
+    plain = losses_without(model, blocks, batches, left, mask, loss=default_loss(model))
+    assert losses_without(model, blocks, batches, left, mask) == pytest.approx(plain, rel=1e-9)
 
 
 def test_one_permutation_gives_each_head_what_it_adds_to_those_before_it(examples):

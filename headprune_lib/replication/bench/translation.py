@@ -7,6 +7,7 @@ from torch import nn
 from headprune_lib.ablation import one_head_ablation, one_head_masks
 from headprune_lib.criteria.search import mean_loss
 from headprune_lib.losses import cross_entropy
+from headprune_lib.masking import masked_heads
 from headprune_lib.replication.bench import Row, compare
 from headprune_lib.replication.models.generation import generate, marks_of
 from headprune_lib.replication.profiles import Profile
@@ -33,7 +34,8 @@ def sweeps(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
 
     def plain() -> None:
         for mask in masks.values():
-            mean_loss(model, batches, mask)
+            with masked_heads(model, mask):
+                mean_loss(model, batches)
 
     s, t = (sum(batch[name].numel() for batch in batches)
             for name in ("input_ids", "decoder_input_ids"))  # fmt: skip
