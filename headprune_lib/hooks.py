@@ -258,13 +258,12 @@ def record_outputs(modules: Sequence[nn.Module]) -> Iterator[list[ModuleCall]]:
         call.inputs, call.output, call.times = inputs, output, call.times + 1
         call.place = next(places)
 
-    with hooking(modules):
-        handles = [
-            module.register_forward_hook(partial(keep, call))
-            for module, call in zip(modules, calls, strict=True)
-        ]
-        with removed_after(*handles):
-            yield calls
+    handles = [
+        module.register_forward_hook(partial(keep, call))
+        for module, call in zip(modules, calls, strict=True)
+    ]
+    with hooking(modules), removed_after(*handles):
+        yield calls
 
 
 @contextmanager

@@ -178,9 +178,7 @@ def ensure_device(model: nn.Module, device: str | torch.device | None) -> torch.
             f"the weights of {away} are not in memory (offloaded to a disk, or on the meta "
             "device): load the model whole, without offload_folder or device_map"
         )
-    places = {
-        str(device_name) for device_name in (getattr(model, "hf_device_map", None) or {}).values()
-    }
+    places = set(map(str, (getattr(model, "hf_device_map", None) or {}).values()))
     if len(places) > 1:
         if device is not None:
             raise ValueError(
