@@ -6,14 +6,15 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
+import headprune_lib
 
-from headprune_lib.criteria import CRITERIA
-from headprune_lib.discovery import discovered, find_heads
-from headprune_lib.masking import HeadTensors
-from headprune_lib.specs import AttentionLayer
+if TYPE_CHECKING:
+    from torch import nn
+
+    from headprune_lib.masking import HeadTensors
+    from headprune_lib.specs import AttentionLayer
 
 Row = dict[str, Any]
 
@@ -54,7 +55,7 @@ def layers_table(model: nn.Module) -> list[Row]:
             "known by": block.source,
             "module": block.path,
         }
-        for block in find_heads(model)
+        for block in headprune_lib.find_heads(model)
     ]
 
 
@@ -69,7 +70,7 @@ def _removal(block: AttentionLayer) -> str:
 def reasons_table(model: nn.Module) -> list[Row]:
     """One row per reason why heads cannot be removed, or not alone; empty if all can."""
     paths: dict[str, list[str]] = {}
-    for block in find_heads(model):
+    for block in headprune_lib.find_heads(model):
         reasons = (
             block.why_not_prunable,
             block.why_keep_one,
@@ -83,6 +84,8 @@ def reasons_table(model: nn.Module) -> list[Row]:
 
 def refused_table(model: nn.Module) -> list[Row]:
     """One row an attention module that was seen and not taken: its name, and why."""
+    from headprune_lib.discovery import discovered
+
     return [{"module": path, "not taken": why} for path, why in discovered(model)[1].items()]
 
 
@@ -96,18 +99,6 @@ def scores_table(scores: HeadTensors, by: str) -> list[Row]:
         if not math.isnan(value)
     ]
     return sorted(rows, key=lambda row: row[by])
-
-
-def criteria_table() -> list[Row]:
-    """One row a criterion: its name, the family that it is of, and what it scores."""
-    return [
-        {
-            "name": name,
-            "family": criterion.score.__module__.rpartition(".")[2],
-            "scores": criterion.summary,
-        }
-        for name, criterion in sorted(CRITERIA.items())
-    ]
 
 
 def compared_table(measured: Mapping[str, Mapping[str, float]]) -> list[Row]:
