@@ -82,10 +82,6 @@ WIDTHS = [
 # fmt: on
 _MAKERS = frozenset((*QUERY, *FUSED))
 
-KINDS = ("enc-enc", "enc-dec", "dec-dec")
-"""Those of an encoder-decoder, as the paper names them: the encoder's own attention, the decoder's
-attention to the encoder, and the decoder's own."""
-
 # What models call attention to something from outside.
 _CROSS = re.compile(
     r"^(encoder_attn|encoder_attention|EncDecAttention|crossattention\w*|cross_attn\w*|"

@@ -1,4 +1,4 @@
-"""What is said to a user: the nearest names to a wrong one, and a new name for a former one."""
+"""What is said to a user of a wrong name, a folder without a model, a former name, an error."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> str:
@@ -20,6 +21,17 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(given), known, n=3, cutoff=0.4)
     hint = f": did you mean {' or '.join(near)}?" if near else "."
     return f"unknown {what} {given!r}{hint} Known: {', '.join(known) or 'none'}"
+
+
+def check_folder(name: str, subfolder: str = "") -> None:
+    """Raises FileNotFoundError for a folder that is not there, or has no model; not for a Hub name."""
+    config = Path(name) / subfolder / "config.json"
+    if Path(name).is_dir() and not config.is_file():
+        raise FileNotFoundError(
+            f"{config} is missing: give a folder that save_pruned or save_pretrained wrote to the end"
+        )
+    if not Path(name).is_dir() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+        raise FileNotFoundError(f"no folder {name}")
 
 
 def warn_of_former(name: str, new: str) -> None:

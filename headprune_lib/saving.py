@@ -26,7 +26,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.messages import one_line
+from headprune_lib.messages import check_folder, one_line
 from headprune_lib.pruning import check_not_masked, renumbered
 from headprune_lib.slicing import (
     RECORD,
@@ -184,13 +184,7 @@ def _configuration(name: str, model_class: Any, hub: dict[str, Any]) -> PreTrain
             f"model_class is {model_class!r}; give a class of transformers' models, or one that "
             "inherits from it"
         )
-    if folder.is_dir() and not (folder / hub.get("subfolder", "") / "config.json").is_file():
-        raise FileNotFoundError(
-            f"{folder / 'config.json'} is missing: give a folder that save_pruned or save_pretrained "
-            "wrote to the end"
-        )
-    if not folder.is_dir() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
-        raise FileNotFoundError(f"no folder {name}")
+    check_folder(name, hub.get("subfolder", ""))
     try:
         return (model_class.config_class if model_class else AutoConfig).from_pretrained(
             name, **hub

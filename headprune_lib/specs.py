@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import transformers
 from torch import Tensor, nn
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib import messages
@@ -267,6 +266,8 @@ def _has(module: nn.Module, path: str) -> bool:
 
 def _runs_released_code(module: nn.Module) -> bool:
     """Whether the class is transformers' own, and all that its functions call is."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # takes seconds
+
     kind, home = type(module), sys.modules.get(type(module).__module__)
     members = [getattr(value, "__func__", value) for value in vars(kind).values()]
     methods = [value for value in members if isinstance(value, FunctionType)]

@@ -68,21 +68,6 @@ def user_errors() -> Iterator[None]:
         )
 
 
-def _device_here(device: str | None) -> str | None:
-    if device not in (None, "cpu"):  # which is everywhere, and torch takes seconds to import
-        from headprune_lib.cli.models import check_device
-
-        with user_errors():
-            check_device(device)
-    return device
-
-
-HOW_TEXT = "How text is read and computed"
-Device = Annotated[
-    str, typer.Option(callback=_device_here, help="cpu, cuda, …", rich_help_panel=HOW_TEXT)
-]
-
-
 def check_new(out: Path) -> None:
     """Refuse a file or folder that cannot be written, before work is spent on it.
 
@@ -95,6 +80,14 @@ def check_new(out: Path) -> None:
         tempfile.TemporaryFile(dir=parent).close()  # rights alone do not say it of every folder
     except OSError as error:
         refuse(f"{out} cannot be written into {parent} ({error.strerror}); name another place")
+
+
+def check_table(path: Path) -> None:
+    """Raises FileNotFoundError or ValueError for a path that is no table of texts."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}{did_you_mean(path)}")
+    if path.suffix.lower() not in (".tsv", ".csv", ".jsonl", ".json"):
+        raise ValueError(f"{path} is neither .tsv, .csv nor .jsonl")
 
 
 def did_you_mean(path: str | Path, known: Iterable[str] = ()) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import json
 import warnings
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headprune_lib.cli.app import HOW_TEXT, Device, app, check_new, refuse, short, user_errors
+from headprune_lib.cli.app import app, check_new, check_table, refuse, short, user_errors
 from headprune_lib.cli.bounds import one_bound
+from headprune_lib.cli.criteria import check_criterion, known_criteria
+from headprune_lib.cli.models import check_device, check_model
 
 if TYPE_CHECKING:  # imported where a command needs them: --help must not wait for torch
     from transformers import PreTrainedModel
@@ -28,13 +31,25 @@ _bound = partial(typer.Option, rich_help_panel="How many heads are removed: exac
 _with = partial(typer.Option, rich_help_panel="What some of these need")
 _heads = partial(typer.Option, rich_help_panel="How heads are scored and chosen")
 _told = partial(typer.Option, rich_help_panel="What is compared and reported")
-_text = partial(typer.Option, rich_help_panel=HOW_TEXT)
+_text = partial(typer.Option, rich_help_panel="How text is read and computed")
+
+
+def _checked(check: Callable[[Any], None]) -> Callable[[Any], Any]:
+    """The callback of an argument that is checked before what the command computes with is imported."""
+
+    def callback(given: Any) -> Any:
+        with user_errors():
+            check(given)
+        return given
+
+    return callback
 
 
 Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
+        callback=_checked(check_model),
         help="A folder, a .gguf file, a Hub name, or a task that the replication has "
         "weights for, such as reviews.",
     ),
@@ -43,6 +58,7 @@ Data = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
+        callback=_checked(check_table),
         help=".tsv, .csv or .jsonl with the columns text and label; text, text2 and label; source "
         "and target; or text. Other columns are ignored.",
     ),
@@ -52,11 +68,13 @@ TextColumn = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 BatchSize = Annotated[int, _text(min=1, help="Examples per batch.")]
+Device = Annotated[str, _text(callback=_checked(check_device), help="cpu, cuda, …")]
 MaxLength = Annotated[int, _text(min=2, help="Longer texts are cut to this many tokens.")]
 By = Annotated[
     str,
     _heads(
         metavar="CRITERION",
+        callback=_checked(check_criterion),
         help="The criterion that scores the heads; `headprune criteria` lists the names.",
     ),
 ]
@@ -99,9 +117,13 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
 @app.command(rich_help_panel=PANEL)
 def criteria(as_json: AsJson = False) -> None:
     """List the criteria that score heads: the names that --by accepts."""
-    from headprune_lib.cli.output import criteria_table, printed
+    from headprune_lib.cli.output import printed
 
-    typer.echo(printed(criteria_table(), as_json))
+    rows = [
+        {"name": name, "family": each.family, "scores": each.summary}
+        for name, each in sorted(known_criteria().items())
+    ]
+    typer.echo(printed(rows, as_json))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -122,10 +144,8 @@ def score(
     """
     from headprune_lib.cli.data import Reader
     from headprune_lib.cli.output import printed, scores_table
-    from headprune_lib.criteria import get_criterion
 
     with user_errors():
-        get_criterion(by)  # before a model is loaded
         reader = Reader.load(model, device, batch_size, max_length, text_column)
         scores = reader.scores(reader.batches(data), by, normalize)
         typer.echo(printed(scores_table(scores, by), as_json))
@@ -226,6 +246,8 @@ def prune(
             if report.is_dir() or report.resolve() == out.resolve():
                 refuse(f"{report} is a folder, or where the model goes; name a file for the report")
             check_new(report)
+        for text in filter(None, (test, held_out)):
+            check_table(text)
 
     from headprune_lib import (
         fold_gates,
@@ -240,13 +262,11 @@ def prune(
     from headprune_lib.cli.output import compared_table, printed
     from headprune_lib.cli.quality import Budget, bleu, check_bleu, measure, removed_units
     from headprune_lib.cli.report import page
-    from headprune_lib.criteria import get_criterion
     from headprune_lib.saving import new_folder
     from headprune_lib.selection import removal_units
     from headprune_lib.utils import staged_path
 
     with user_errors():
-        get_criterion(by)
         reader = Reader.load(model, device, batch_size, max_length, text_column)
         loaded, batches = reader.model, reader.batches(data)
         if with_bleu:

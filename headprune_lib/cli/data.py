@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headprune_lib import find_heads, score_heads
 from headprune_lib.attention import end_ids
-from headprune_lib.cli.app import did_you_mean
+from headprune_lib.cli.app import check_table
 from headprune_lib.cli.models import load_model, load_tokenizer
 from headprune_lib.criteria import get_criterion
 from headprune_lib.losses import binary_cross_entropy, default_loss, squared_error
@@ -90,13 +90,9 @@ def read_rows(path: Path, kind: str, text_columns: Sequence[str] = ()) -> Rows:
         ValueError: another ending, a column missing, no row, or a row (named, from 1) with more
             cells than the header, with a cell missing or with something else than text in one.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}{did_you_mean(path)}")
-    readers = {".tsv": _table, ".csv": _table, ".jsonl": _jsonl, ".json": _jsonl}
-    if path.suffix.lower() not in readers:
-        raise ValueError(f"{path} is neither .tsv, .csv nor .jsonl")
+    check_table(path)
     try:
-        names, rows = readers[path.suffix.lower()](path)
+        names, rows = (_jsonl if path.suffix.lower().startswith(".json") else _table)(path)
         columns = _columns(kind, names, text_columns)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 ({error}); save it in that encoding") from None

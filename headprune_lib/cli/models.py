@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from headprune_lib.cli.app import did_you_mean
-from headprune_lib.messages import one_line, quiet
+from headprune_lib.messages import check_folder, one_line, quiet
 
 if TYPE_CHECKING:  # a plugin registers its names before it is clear that torch is needed
     from torch import nn
@@ -41,6 +41,16 @@ def register_named_models(models: NamedModels) -> NamedModels:
 
 def _named_models() -> dict[str, NamedModel]:
     return {name: model for models in _REGISTERED for name, model in models().items()}
+
+
+def check_model(name: str) -> None:
+    """Raises FileNotFoundError for a folder or file that is not there, before torch is imported."""
+    if (name in _named_models() and not Path(name).exists()) or _gguf_file(name):
+        return
+    try:
+        check_folder(name)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error}{did_you_mean(name, _named_models())}") from None
 
 
 def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
@@ -105,6 +115,8 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 def check_device(device: str) -> None:
     """Raises ValueError for a device that this machine does not have."""
+    if device == "cpu":  # which is everywhere, and torch takes seconds to import
+        return
     import torch
 
     try:

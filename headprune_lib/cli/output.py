@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headprune_lib.criteria import CRITERIA
-from headprune_lib.masking import HeadTensors
-from headprune_lib.selection import rank_heads
-from headprune_lib.specs import AttentionLayer
+if TYPE_CHECKING:
+    from headprune_lib.masking import HeadTensors
+    from headprune_lib.specs import AttentionLayer
 
 Row = dict[str, Any]
 
@@ -80,21 +79,11 @@ def reasons_table(blocks: Sequence[AttentionLayer]) -> list[Row]:
 
 def scores_table(scores: HeadTensors, by: str) -> list[Row]:
     """One row a head that is left, the lowest score first; layers and heads count from 1."""
+    from headprune_lib import rank_heads  # with it torch, which `criteria` must not wait for
+
     return [
         {"kind": kind, "layer": layer + 1, "head": head + 1, by: float(scores[kind][layer, head])}
         for kind, layer, head in rank_heads(scores)
-    ]
-
-
-def criteria_table() -> list[Row]:
-    """One row a criterion: its name, the family that it is of, and what it scores."""
-    return [
-        {
-            "name": name,
-            "family": criterion.score.__module__.rpartition(".")[2],
-            "scores": criterion.summary,
-        }
-        for name, criterion in sorted(CRITERIA.items())
     ]
 
 

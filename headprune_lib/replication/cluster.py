@@ -26,7 +26,7 @@ import torch
 
 # What units need, too: a worker imports this module before all else, and two of its threads cannot
 # import transformers at once.
-from headprune_lib.replication import measurements  # noqa: F401
+from headprune_lib.replication import measurements, setups  # noqa: F401
 from headprune_lib.replication.engine import Unit, turn_passed
 from headprune_lib.replication.store.files import Arrays
 from headprune_lib.replication.store.journal import Journal, UnitsFailed

@@ -11,18 +11,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 
-from headprune_lib.ablation import masked_logits
 from headprune_lib.messages import one_line, unknown
 from headprune_lib.replication import measurements, planning
+from headprune_lib.replication.lazy import ablation, scoring, torch
 from headprune_lib.replication.measurements.speed import shaped
 from headprune_lib.replication.paths import results_root
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store.files import replace_files
 from headprune_lib.replication.store.results import part_path
-from headprune_lib.scoring import head_importance
 
 BOUNDS = {"float32": 1e-3, "bfloat16": 0.1}
 """Largest difference from the CPU's float32 at which a device agrees, over the largest value."""
@@ -105,8 +103,8 @@ def differences(device: str) -> dict[str, float]:
         placed.set_attn_implementation(kernel)
         half = precision == "bfloat16"
         with torch.autocast(torch.device(where).type, torch.bfloat16, enabled=half):
-            (logits,) = masked_logits(placed, [batch])
-            scores = head_importance(placed, [batch], normalize=None)["self"]
+            (logits,) = ablation.masked_logits(placed, [batch])
+            scores = scoring.head_importance(placed, [batch], normalize=None)["self"]
         return [logits.cpu().double(), scores.cpu().double()]
 
     expected, apart_by_way = numbers("cpu", "float32", "eager"), {}
@@ -137,7 +135,7 @@ def run(
         ``step``; ``state``: measured, stored (before), skipped or failed; ``told``: where the result
         is, or why there is none; ``seconds`` that it took now.
     """
-    timed: dict[tuple, planning.Probe] = {}
+    timed: dict[tuple, planning.probing.Probe] = {}
     for step in steps:
         started = time.monotonic()
         try:
@@ -151,7 +149,11 @@ def run(
 
 
 def _reached(
-    step: Step, device: str, until: float, out: Path | None, timed: dict[tuple, planning.Probe]
+    step: Step,
+    device: str,
+    until: float,
+    out: Path | None,
+    timed: dict[tuple, planning.probing.Probe],
 ) -> tuple[str, str]:
     state = "stored"
 

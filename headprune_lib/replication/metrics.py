@@ -12,9 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sacrebleu.metrics import BLEU
 
 from headprune_lib.replication.data import Metric
+from headprune_lib.replication.lazy import sacrebleu
 
 # BLEU: columns of a sentence's counts are matches and totals of each order, and both lengths
 
@@ -22,14 +22,14 @@ ORDERS = 4
 
 
 @lru_cache(maxsize=2)
-def _metric(tokenize: str) -> BLEU:
+def _metric(tokenize: str) -> sacrebleu.metrics.BLEU:
     # counts do not depend on the effective order; it silences a warning, as force does another
-    return BLEU(effective_order=True, tokenize=tokenize, force=True)
+    return sacrebleu.metrics.BLEU(effective_order=True, tokenize=tokenize, force=True)
 
 
 def signature() -> str:
     """What sacrebleu calls this way of computing BLEU."""
-    metric = BLEU()
+    metric = sacrebleu.metrics.BLEU()
     metric.corpus_score(["a"], [["a"]])
     return str(metric.get_signature())
 

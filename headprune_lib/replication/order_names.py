@@ -16,18 +16,19 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torch import nn
-
-from headprune_lib.attention import end_ids
-from headprune_lib.criteria import CRITERIA, Criterion
-from headprune_lib.criteria.registry import Normalize
-from headprune_lib.discovery import KINDS
-from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
+from headprune_lib.cli.criteria import known_criteria
 from headprune_lib.messages import unknown
+from headprune_lib.replication.lazy import (
+    attention,
+    criteria,
+    masking,
+    scoring,
+    selection,
+    torch,
+    utils,
+)
 from headprune_lib.replication.store import Arrays
-from headprune_lib.scoring import score_heads
-from headprune_lib.selection import Head, rank_heads
-from headprune_lib.utils import Batch
+from headprune_lib.replication.store.heads import KINDS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -61,7 +62,7 @@ class Tokens(NamedTuple):
 
 def tokens_of(tokenizer: PreTrainedTokenizerBase) -> Tokens:
     """As a tokenizer names them; a model's configuration may not."""
-    return Tokens(tokenizer.all_special_ids, end_ids(tokenizer))
+    return Tokens(tokenizer.all_special_ids, attention.end_ids(tokenizer))
 
 
 @dataclass(frozen=True)
@@ -74,18 +75,18 @@ class NamedOrder:
         words: whether special tokens are left out, of which the task's tokenizer knows.
     """
 
-    criterion: Criterion
-    normalize: Normalize
+    criterion: criteria.Criterion
+    normalize: criteria.Normalize
     reverse: bool = False
     rescored: bool = False
     words: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
 
-    def ranked(self, scores: HeadTensors) -> list[Head]:
+    def ranked(self, scores: masking.HeadTensors) -> list[selection.Head]:
         """The heads, the lowest score first unless the name turns it round."""
-        return rank_heads(scores)[:: -1 if self.reverse else 1]
+        return selection.rank_heads(scores)[:: -1 if self.reverse else 1]
 
-    def key(self, mask: HeadTensors | None = None) -> str:
+    def key(self, mask: masking.HeadTensors | None = None) -> str:
         """What the journal calls the scores under a mask."""
         words = [self.criterion.name, str(self.criterion.version), str(self.normalize)]
         words += [f"{name}={value}" for name, value in sorted(self.settings.items())]
@@ -95,9 +96,9 @@ class NamedOrder:
 
     def scores(
         self,
-        model: nn.Module,
-        batches: Iterable[Batch],
-        mask: HeadTensors | None,
+        model: torch.nn.Module,
+        batches: Iterable[utils.Batch],
+        mask: masking.HeadTensors | None,
         tokens: Callable[[], Tokens],
     ) -> Arrays:
         """Every head's score, by kind, under a mask if given; ``tokens`` tells which may be left out."""
@@ -106,8 +107,8 @@ class NamedOrder:
             left_out = {"leave_out": tokens().special}
         elif self.criterion.leaves_ends_out:
             left_out = {"leave_out": tokens().ends}
-        with masked_heads(model, mask or ones_mask(model)):
-            scores = score_heads(
+        with masking.masked_heads(model, mask or masking.ones_mask(model)):
+            scores = scoring.score_heads(
                 model,
                 batches,
                 self.criterion.name,
@@ -118,7 +119,7 @@ class NamedOrder:
         return {kind: values.numpy() for kind, values in scores.items()}
 
 
-def mask_key(mask: HeadTensors) -> str:
+def mask_key(mask: masking.HeadTensors) -> str:
     """A mask's short name: the same heads cut, the same name, whatever order cut them."""
     content = b"".join(
         kind.encode() + values.numpy().astype("f4").tobytes()
@@ -218,14 +219,14 @@ def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
     criterion_name, *words = name.split(" ")
     alphas = [word for word in words if word.startswith("alpha=")]
     others = [word for word in words if word not in alphas]
-    if criterion_name not in CRITERIA or not {*others} <= {*WAYS} or len(alphas) > 1:
-        raise ValueError(unknown("order", name, {*known, *CRITERIA}))
+    if criterion_name not in known_criteria() or not {*others} <= {*WAYS} or len(alphas) > 1:
+        raise ValueError(unknown("order", name, {*known, *known_criteria()}))
     if "tuned" in others:
         raise ValueError(
             f"the order {name!r} says tuned: gates are fitted, by tuned as the last word, where "
             "orders are compared with each other (which_first)"
         )
-    criterion = CRITERIA[criterion_name]
+    criterion = criteria.CRITERIA[criterion_name]
     settings = dict(_SETTINGS[word] for word in others if word in _SETTINGS)
     if alphas:
         settings = {"alpha": _share(name, alphas[0]), **settings}
@@ -236,7 +237,7 @@ def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
         raise ValueError(
             f"the order {name!r} says {', '.join(words_unused)}, of which {criterion_name} knows nothing"
         )
-    normalize: Normalize = criterion.normalize
+    normalize: criteria.Normalize = criterion.normalize
     if "unnormalised" in others:
         normalize = None
     elif "normalised" in others:

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from headprune_lib.ablation import all_but_one, one_head_ablation
 from headprune_lib.attention import eager_attention, special_ids
 from headprune_lib.criteria.gradient import example_importance
-from headprune_lib.discovery import KINDS, find_heads
+from headprune_lib.discovery import find_heads
 from headprune_lib.losses import next_token_cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication.criteria import shown
@@ -57,7 +57,7 @@ from headprune_lib.replication.models.weights import check_worker_has, sha256_of
 from headprune_lib.replication.order_names import NamedOrder, Tokens, tokens_of
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Journal, Measured
-from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.replication.store.heads import KINDS, heads_array
 from headprune_lib.replication.store.verses import joined
 from headprune_lib.scoring import head_importance, normalize_l2
 from headprune_lib.selection import Head

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headprune_lib.criteria import CRITERIA
+from headprune_lib.cli.criteria import known_criteria
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
@@ -94,6 +94,6 @@ def order_title(order: str) -> str:
     if order in _ORDERS:
         return _ORDERS[order]
     name, *words = order.split(" ")
-    if name not in CRITERIA:
+    if name not in known_criteria():
         return order
     return shown(name).label + "".join(_WORDS.get(word, f" {word}") for word in words)

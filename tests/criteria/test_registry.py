@@ -7,6 +7,7 @@ import torch
 from tiny import batch, batch_for, build
 
 from headprune_lib import prune_heads, rank_heads, register_criterion, score_heads
+from headprune_lib.cli.criteria import in_package, known_criteria
 from headprune_lib.criteria import CRITERIA
 
 UNLABELLED = {"confidence", "entropy", "entropy-low", "logits-norm", "magnitude", "random"}
@@ -27,6 +28,16 @@ def magnitude(model, batches, *, loss=None, device=None, power=1):
 
 def register(name="size", function=magnitude, **changes):
     return register_criterion(name, **changes)(function)
+
+
+def test_what_is_listed_without_importing_it_is_what_is_there(forget):
+    described = {
+        name: (each.score.__module__.rpartition(".")[2], each.summary)
+        for name, each in CRITERIA.items()
+    }
+    assert in_package() == described
+    register()
+    assert known_criteria().keys() == CRITERIA.keys()
 
 
 def test_a_users_own_is_found_by_name_with_its_settings(forget):

@@ -258,5 +258,6 @@ def test_a_name_is_a_folder_or_what_is_stored_and_nothing_is_trained(monkeypatch
 def test_the_committed_translator_is_inspected_and_not_scored(tmp_path):
     kinds = {row["kind"] for row in json.loads(headprune("inspect", "enfr", "--json").output)}
     assert kinds == {"enc-enc", "enc-dec", "dec-dec"}
-    result = headprune("score", "enfr", str(tmp_path / "rows.tsv"))
+    (rows := tmp_path / "rows.tsv").write_text("source\ttarget\nthe sea\tla mer\n")
+    result = headprune("score", "enfr", str(rows))
     assert result.exit_code == 2 and "pieces of its own vocabulary" in result.stderr

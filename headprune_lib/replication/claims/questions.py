@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import scipy.stats
+import scipy
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import C1_NEEDED, C1_REMOVABLE, C3_KEPT

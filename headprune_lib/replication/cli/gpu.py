@@ -43,20 +43,19 @@ def gpu(
     then Figure 5 in the shape of the paper's IWSLT model. The same command resumes after an
     interruption. A step that fails is named, and the next one follows.
     """
-    import torch
-
     from headprune_lib.messages import one_line
     from headprune_lib.replication import gpu as lists
+    from headprune_lib.replication.lazy import torch
     from headprune_lib.replication.measurements.obtaining import results_folder
     from headprune_lib.replication.profiles import check_here, load_profile
     from headprune_lib.replication.store import computing_on, provenance
     from headprune_lib.replication.store.files import check_writable, replace_files
 
     started = time.monotonic()
-    lacking = device is None and not torch.cuda.is_available()
-    device = device or ("cpu" if lacking else "cuda")
     with user_errors():
         judged, steps = lists.read_list(profile)
+        lacking = device is None and not torch.cuda.is_available()
+        device = device or ("cpu" if lacking else "cuda")
         check_here(load_profile("smoke", device=device))
         path = (out or results_folder(load_profile(profile))) / "gpu.json"
         check_writable(path.parent)
@@ -98,7 +97,7 @@ def _words(checked: dict, profile: str) -> Iterator[str]:
     for way, apart in checked["apart"].items():
         yield f"{way} attention: {apart:.1e} of the largest value from the CPU in float32"
     yield "It agrees with the CPU." if checked["agrees"] else "It does NOT agree with the CPU."
-    for speed, tasks in planning.told(checked["probes"]).items():
+    for speed, tasks in planning.probing.told(checked["probes"]).items():
         yield f"{', '.join(tasks)}: {speed}"
     lacks = memory is not None and needed > memory
     yield (

@@ -30,7 +30,7 @@ from headprune_lib.replication.cli.options import (
 if TYPE_CHECKING:
     from headprune_lib.replication.profiles import Profile
     from headprune_lib.replication.store import Result
-    from headprune_lib.replication.verification.quantities import Quantity
+    from headprune_lib.replication.verification.compare import Quantity
 
 
 def _spelled(artifact: str) -> str:
@@ -306,7 +306,6 @@ def run_bench(
 ) -> None:
     """Time a half's computations against their references, in one run."""
     from headprune_lib.replication.bench import bench, store_run
-    from headprune_lib.replication.pages.tables import bench_table
     from headprune_lib.replication.paths import bench_path
     from headprune_lib.replication.profiles import load_profile
     from headprune_lib.replication.store import computing_on, provenance
@@ -322,6 +321,8 @@ def run_bench(
         f"headprune bench {half} --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
     )
     devices = [computing_on(settings.device_here)]
+    from headprune_lib.replication.pages.tables import bench_table
+
     store_run(target, rows, provenance(command, time.monotonic() - started, devices))
     typer.echo(bench_table(target).to_string(index=False))
     typer.echo(f"written to {short(target)}")
@@ -343,14 +344,14 @@ def plan(
 
     Nothing is fetched. Hours come from passes timed now, on a model of the same shape.
     """
-    import pandas as pd
-
-    from headprune_lib.replication import planning
+    from headprune_lib.replication import measurements, planning
     from headprune_lib.replication.profiles import check_here, load_profile
 
     with user_errors():
         given = read_values(values, task=task, model=model, data=data, device=device)
         settings = load_profile(profile, **given)
+        if only is not None:
+            measurements.halves_of(only)  # before torch looks for a GPU
         if settings.lacks_gpu:
             typer.echo("There is no GPU here: this is what the CPU would take.", err=True)
             settings = load_profile(profile, **given | {"device": "cpu"})
@@ -373,10 +374,12 @@ def plan(
         )
         for step, each in zip(steps, hours, strict=True)
     ]
+    import pandas as pd
+
     columns = ["task", "what", "million passes", "million translations", "state", "hours left"]
     typer.echo(pd.DataFrame(rows, columns=columns).to_string(index=False))
     typer.echo(f"{sum(hours):.1f} hours left on {settings.device}")
-    for speed, tasks in planning.told(found).items():
+    for speed, tasks in planning.probing.told(found).items():
         typer.echo(f"{', '.join(tasks)}: {speed}")
     missing = {"encoder", "translation"} - {*settings.halves}
     if missing:

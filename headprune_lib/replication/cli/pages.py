@@ -50,10 +50,10 @@ def run(
 
     Wrong values are refused before anything runs.
     """
-    from papermill import PapermillExecutionError
-
+    from headprune_lib.replication.lazy import papermill
     from headprune_lib.replication.pages.notebooks import (
         HOW_NOT_WHAT,
+        check_values,
         find_notebook,
         parse_value,
         run_notebook,
@@ -68,18 +68,20 @@ def run(
     pairs = (pair.partition("=") for pair in parameter or [])
     with user_errors():
         parameters = {name: parse_value(value) for name, _, value in pairs}
-    for name in notebooks:
+        sources = [find_notebook(name) for name in notebooks]
+        for source in sources:
+            check_values(source, parameters)
+    for source in sources:
         started = time.monotonic()
         try:
             with user_errors(), resumable():
-                source = find_notebook(name)
                 target = output
                 if output is not None and output.is_dir():
                     target = output / source.name
                 elif output is None and not parameters.keys() <= HOW_NOT_WHAT:
                     target = name_of_rerun(Path(), source.stem, parameters)
                 written = run_notebook(source, parameters, target)
-        except PapermillExecutionError as error:
+        except papermill.PapermillExecutionError as error:
             if error.ename == WrongParameter.__name__:
                 refuse(error.evalue)
             typer.echo(f"{error}\n{source.name} failed and was not written.", err=True)

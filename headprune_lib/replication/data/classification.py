@@ -384,6 +384,7 @@ SOURCES = {
 _SENTIMENT = ("negative", "positive")
 
 
+@lru_cache(maxsize=8)
 def _read_source(name: str) -> dict[str, Texts]:
     """Movie-review sentences in three splits; of another domain all are for testing."""
     shares = {"test": 0.24, "valid": 0.05, "train": 0.71} if name == "reviews" else {"test": 1.0}

@@ -135,7 +135,7 @@ def asked(
         names = {model for models in translators for model in models}
         field = "translation_model" if model in names else "model"
         return load_for(HALVES, profile, None, {field: model, **values}, **numbers), None
-    halves, half = _halves(name), _half(name, task)
+    halves, half = halves_of(name), _half(name, task)
     check_task(task, profile, halves)
     options = HALF_OF[half].options
     for option in numbers.keys() - options.keys():
@@ -156,7 +156,8 @@ def _unused(name: str, option: str) -> str:
     return f"{name} does not depend on --{option.replace('_', '-')}; leave it out"
 
 
-def _halves(name: str) -> tuple[Half, ...]:
+def halves_of(name: str) -> tuple[Half, ...]:
+    """Those that a table, figure or measurement exists for; ValueError for an unknown name."""
     if name in paper.ARTIFACTS:
         return (paper.ARTIFACTS[name].half,)
     if name not in MEASUREMENTS:
@@ -165,7 +166,7 @@ def _halves(name: str) -> tuple[Half, ...]:
 
 
 def _half(name: str, task: str | None) -> Half:
-    halves = _halves(name)
+    halves = halves_of(name)
     translated = task in TRANSLATION_TASKS and "translation" in halves
     return "translation" if translated else halves[0]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.ablation import one_head_masks
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
+from headprune_lib.replication.lazy import ablation, setups
 from headprune_lib.replication.measurements.effects import Accuracy
 from headprune_lib.replication.measurements.measurement import (
     HALVES,
@@ -29,7 +29,6 @@ from headprune_lib.replication.measurements.records import correlation_record, p
 from headprune_lib.replication.measurements.single_heads import one_head
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import EncoderSubject, TranslationSubject, measured_on
 from headprune_lib.replication.store import Arrays, Measured, Outcomes, prefixed, unprefixed
 from headprune_lib.replication.store.heads import rows_of
 from headprune_lib.replication.store.verses import all_counts, first_verses
@@ -74,11 +73,11 @@ def _of_classifier(context: Context, part: str) -> Measured:
             f"{profile.task} has no text of another domain here; figure2b is for "
             "reviews, sst2, snli and mnli, or give domains of your own"
         )
-    subject = EncoderSubject.of(profile, seed_of(part))
+    subject = setups.EncoderSubject.of(profile, seed_of(part))
     raw = prefixed(f"{profile.task}/", _home(context, part))
     for domain in profile.domains:
         examples = TASKS[domain].split("test", profile.data).first(profile.n_domain)
-        examples = measured_on(examples)
+        examples = setups.measured_on(examples)
         effects = subject.sweep("one head", examples, context.journal, domain)
         raw |= prefixed(f"{domain}/", effects)
     return subject.measured({**raw, "domains": np.array([profile.task, *profile.domains])})
@@ -90,9 +89,11 @@ def _of_translator(context: Context, part: str) -> Measured:
         raise ValueError(
             f"{context.task} has no text of another domain; name its two files as `far` in task.yml"
         )
-    subject = TranslationSubject.of_listed(profile, context.task, seed_of(part))
+    subject = setups.TranslationSubject.of_listed(profile, context.task, seed_of(part))
     masks = {
-        head: mask for head, mask in one_head_masks(subject.model).items() if head[0] == "enc-enc"
+        head: mask
+        for head, mask in ablation.one_head_masks(subject.model).items()
+        if head[0] == "enc-enc"
     }
     far = subject.far(profile.translation_far)
     raw = subject.sweep_heads(

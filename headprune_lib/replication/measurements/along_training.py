@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import scipy.stats
+import scipy
 
-from headprune_lib.discovery import KINDS
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import C5_REMOVED, LEAST_BLEU
 from headprune_lib.replication.engine import in_turn
+from headprune_lib.replication.lazy import setups
 from headprune_lib.replication.measurements.checkpoints import Point, chosen, measured_at, points_of
 from headprune_lib.replication.measurements.curves import Scored, of_losses, of_translations
 from headprune_lib.replication.measurements.effects import sacrebleus_own
@@ -28,8 +28,8 @@ from headprune_lib.replication.measurements.records import Resamples
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.order_names import seed_in
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import TranslationSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
+from headprune_lib.replication.store.heads import KINDS
 from headprune_lib.replication.store.verses import BESIDE
 
 SHARED = ("reference_lengths", f"{BESIDE}reference_lengths", "reference_pieces", "further")
@@ -282,8 +282,8 @@ def along_training(context: Context, part: str) -> Measured:
     wanted = profile.checkpoints_of(task)
     points = chosen(points_of(context, seed, wanted.within), wanted)
 
-    def at(point: Point) -> TranslationSubject:
-        return TranslationSubject.of(profile, task, seed, **point.kept)
+    def at(point: Point) -> setups.TranslationSubject:
+        return setups.TranslationSubject.of(profile, task, seed, **point.kept)
 
     # not side by side: each has a model of its own, and this process would hold all of them
     per_point = in_turn(

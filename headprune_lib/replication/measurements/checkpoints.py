@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headprune_lib.discovery import KINDS
-from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.bounds import C5_REMOVED
 from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.lazy import masking, selection, setups
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.measurements.references import rounded_losses
@@ -26,11 +25,9 @@ from headprune_lib.replication.models.translators import (
     validation_bleu,
 )
 from headprune_lib.replication.profiles import Checkpoints
-from headprune_lib.replication.setups import TranslationSubject
 from headprune_lib.replication.store import Arrays, Journal
-from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.replication.store.heads import KINDS, heads_array
 from headprune_lib.replication.store.verses import coarse_losses
-from headprune_lib.selection import order_mask, prune_schedule, rank_heads
 
 # --- which ----------------------------------------------------------------------------------------
 
@@ -86,11 +83,11 @@ def _within(context: Context, seed: int, folder: Path, updates_an_epoch: int) ->
 def _validated(context: Context, seed: int, updates: list[int]) -> dict[int, float]:
     """Greedy BLEU on the validation verses after some numbers of updates."""
     subjects = [
-        TranslationSubject.of(context.profile, context.task, seed, update=update)
+        setups.TranslationSubject.of(context.profile, context.task, seed, update=update)
         for update in updates
     ]
 
-    def measure(subject: TranslationSubject) -> Arrays:
+    def measure(subject: setups.TranslationSubject) -> Arrays:
         pairs = subject.split("valid")
         bleu = validation_bleu(subject.model, subject.translator.pieces, pairs)
         return {"bleu": np.array(bleu)}
@@ -129,7 +126,9 @@ def chosen(points: list[Point], wanted: Checkpoints) -> list[Point]:
 # --- what -----------------------------------------------------------------------------------------
 
 
-def measured_at(subject: TranslationSubject, wanted: Checkpoints, journal: Journal) -> Arrays:
+def measured_at(
+    subject: setups.TranslationSubject, wanted: Checkpoints, journal: Journal
+) -> Arrays:
     """Outcomes of a checkpoint under the masks of every order.
 
     Returns:
@@ -138,10 +137,10 @@ def measured_at(subject: TranslationSubject, wanted: Checkpoints, journal: Journ
         ``each <kind>`` (verses, layer, head) is |dL(x)/dxi_h|.
     """
     plain = subject.importance(journal, normalize=None)
-    order, steps = rank_heads(subject.importance(journal)), subject.profile.steps
-    schedule = prune_schedule(len(order), steps)
+    order, steps = selection.rank_heads(subject.importance(journal)), subject.profile.steps
+    schedule = selection.prune_schedule(len(order), steps)
     masks = {
-        f"importance {step}": order_mask(subject.model, order, schedule[step])
+        f"importance {step}": selection.order_mask(subject.model, order, schedule[step])
         for step in range(1, steps + 1)
     }
     further = further_masks(subject, plain, wanted, schedule[_step_at(steps)])
@@ -172,15 +171,17 @@ def _step_at(steps: int) -> int:
 
 
 def further_masks(
-    subject: TranslationSubject, plain: HeadTensors, wanted: Checkpoints, n_cut: int
-) -> dict[str, HeadTensors]:
+    subject: setups.TranslationSubject, plain: masking.HeadTensors, wanted: Checkpoints, n_cut: int
+) -> dict[str, masking.HeadTensors]:
     """The masks of the other orders, each at the one share that is compared.
 
     A random order depends on the number of its draw alone: it is the same for all checkpoints and
     trainings.
     """
-    orders = {"unnormalised": rank_heads(plain)} if wanted.unnormalised else {}
+    orders = {"unnormalised": selection.rank_heads(plain)} if wanted.unnormalised else {}
     heads = [(k, *head) for k in KINDS for head in np.ndindex(*plain[k].shape)]
     for draw in range(wanted.random_orders or 0):
         orders[f"random {draw}"] = random_order(heads, draw)
-    return {name: order_mask(subject.model, order, n_cut) for name, order in orders.items()}
+    return {
+        name: selection.order_mask(subject.model, order, n_cut) for name, order in orders.items()
+    }

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.stats
-import torch
-from statsmodels.stats.proportion import proportion_confint
+import scipy
 
-from headprune_lib.discovery import KINDS
-from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import (
     ALPHA,
@@ -21,11 +17,12 @@ from headprune_lib.replication.bounds import (
     DELTA_BLEU,
     PAPER_CHANGING,
 )
+from headprune_lib.replication.lazy import masking, proportion, torch
 from headprune_lib.replication.measurements.measurement import Half
 from headprune_lib.replication.measurements.records import interval_record
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.store import Arrays
-from headprune_lib.replication.store.heads import heads_in
+from headprune_lib.replication.store.heads import KINDS, heads_in
 from headprune_lib.replication.store.verses import BESIDE, all_counts
 
 Columns = dict[str, np.ndarray]
@@ -50,7 +47,7 @@ class Accuracy:
     def baseline(self, raw: Arrays) -> dict[str, Any]:
         """Accuracy (with its 95% Wilson interval) and log-loss of the uncut model."""
         correct = raw["correct_uncut"]
-        low, high = proportion_confint(int(correct.sum()), len(correct), method="wilson")
+        low, high = proportion.proportion_confint(int(correct.sum()), len(correct), method="wilson")
         return {
             "accuracy": correct.mean(),
             "accuracy_interval": [low, high],
@@ -249,7 +246,7 @@ def _significant(records: list[dict], p: str, effect: str, sign: int, alpha: flo
     return int(sum(r[p] < alpha and np.sign(r[effect]) == sign for r in records))
 
 
-def one_by_one_scores(raw: Arrays) -> HeadTensors:
+def one_by_one_scores(raw: Arrays) -> masking.HeadTensors:
     """What cutting a head alone costs; NaN for a head that was not cut (section 4.2)."""
     costs = METRICS["encoder" if "correct" in raw else "translation"].costs(raw)
     heads, scores = heads_in(raw["heads"]), {}

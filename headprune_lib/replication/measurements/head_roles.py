@@ -9,11 +9,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from headprune_lib.attention import Weights, entropies, mass_at, mass_on
-from headprune_lib.criteria.attention import means_over_queries
+from headprune_lib.replication.lazy import attention, criteria, scoring, selection, setups, torch
 from headprune_lib.replication.measurements.measurement import Context, measurement
 from headprune_lib.replication.measurements.records import (
     Resamples,
@@ -21,11 +18,8 @@ from headprune_lib.replication.measurements.records import (
     interval_record,
 )
 from headprune_lib.replication.models.pretrained import load_tokenizer
-from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.stats import bootstrap_indices
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
-from headprune_lib.scoring import normalize_l2
-from headprune_lib.selection import prune_schedule, rank_heads
 
 OFFSETS = {"previous": -1, "same": 0, "next": 1}
 """Places beside a query."""
@@ -42,13 +36,13 @@ class Statistics(Resamples):
 @measurement("head_roles", version=1, parameters=["n_scoring"], statistics=Statistics())
 def head_roles(context: Context) -> Measured:
     """(layer, head) means over queries of what :func:`statistics_of` names, and I_h as it is."""
-    subject = EncoderSubject.of(context.profile)
+    subject = setups.EncoderSubject.of(context.profile)
     wanted = statistics_of(load_tokenizer(context.profile.model).all_special_ids)
 
     def measure() -> Arrays:
-        eager = EncoderSubject.of(context.profile, subject.seed, "eager")
+        eager = setups.EncoderSubject.of(context.profile, subject.seed, "eager")
         batches = eager.batches(eager.scoring).batches
-        means = means_over_queries(eager.model, batches, [*wanted.values()])
+        means = criteria.attention.means_over_queries(eager.model, batches, [*wanted.values()])
         return {name: mean["self"].numpy() for name, mean in zip(wanted, means, strict=True)}
 
     (raw,) = subject.compute({"roles of heads": measure}, context.journal, "what heads look at")
@@ -64,13 +58,13 @@ def head_roles(context: Context) -> Measured:
 
 def statistics_of(
     special: Collection[int],
-) -> dict[str, Callable[[Weights], tuple[Tensor, Tensor]]]:
+) -> dict[str, Callable[[attention.Weights], tuple[torch.Tensor, torch.Tensor]]]:
     """What is measured of a head's weights; ``special``: ids of special tokens."""
     return {
-        "entropy": entropies,
-        "entropy words": partial(entropies, leave_out=special),
-        "special": partial(mass_on, ids=special),
-        **{name: partial(mass_at, offset=offset) for name, offset in OFFSETS.items()},
+        "entropy": attention.entropies,
+        "entropy words": partial(attention.entropies, leave_out=special),
+        "special": partial(attention.mass_on, ids=special),
+        **{name: partial(attention.mass_at, offset=offset) for name, offset in OFFSETS.items()},
     }
 
 
@@ -88,7 +82,7 @@ def _(outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
         "layer": np.broadcast_to(layers, raw["importance"].shape),
     }
     plain = {"self": torch.from_numpy(raw["importance"])}
-    scores = {"importance": normalize_l2(plain), "importance unnormalised": plain}
+    scores = {"importance": scoring.normalize_l2(plain), "importance unnormalised": plain}
     return {
         "heads": [
             {
@@ -100,7 +94,7 @@ def _(outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
         ],
         "means": {name: float(values.mean()) for name, values in roles.items()},
         "orders": {
-            name: _along([head[1:] for head in rank_heads(each)], roles, statistics)
+            name: _along([head[1:] for head in selection.rank_heads(each)], roles, statistics)
             for name, each in scores.items()
         },
     }
@@ -110,7 +104,7 @@ def _along(
     heads: list[tuple[int, int]], roles: Mapping[str, np.ndarray], statistics: Statistics
 ) -> dict[str, Any]:
     """By role: its mean in each step of an order, and its rank correlation with the place there."""
-    ends = prune_schedule(len(heads), statistics.steps)
+    ends = selection.prune_schedule(len(heads), statistics.steps)
     steps = [(start, end) for start, end in itertools.pairwise(ends) if end > start]
     places = tuple(np.array(heads).T)
     ordered = {name: values[places] for name, values in roles.items()}

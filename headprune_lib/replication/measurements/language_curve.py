@@ -13,17 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.masking import Head, head_mask, ones_mask
 from headprune_lib.replication.bounds import C8_UP_TO
 from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.lazy import language, masking, selection, setups, training, utils
 from headprune_lib.replication.measurements.curves import Curves, mean_curves, of_losses, scored
 from headprune_lib.replication.measurements.measurement import Context, Own, measurement
 from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.measurements.records import Resamples
 from headprune_lib.replication.measurements.scores import scored_once
 from headprune_lib.replication.metrics import MILLINAT
-from headprune_lib.replication.models.language import PROJECTIONS, SEED, pruned, tuned
-from headprune_lib.replication.models.training import checkpoint_folder
 from headprune_lib.replication.order_names import (
     IMPORTANCE,
     RANDOM,
@@ -32,11 +30,8 @@ from headprune_lib.replication.order_names import (
     read_name,
 )
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import LanguageSubject, predicted, whole_thousandths
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.selection import removal_units
-from headprune_lib.utils import n_parameters
 
 PLAIN = "importance unnormalised"
 PER_GROUP, WHOLE_GROUPS = f"{PLAIN} per group", f"{PLAIN} whole groups"
@@ -48,7 +43,9 @@ ORDERS = (
 # --- together -------------------------------------------------------------------------------------
 
 
-def steps_of(subject: LanguageSubject, journal: Journal, name: str) -> list[list[Head]]:
+def steps_of(
+    subject: setups.LanguageSubject, journal: Journal, name: str
+) -> list[list[masking.Head]]:
     """What an order removes together, the first step first: a head, or heads of groups.
 
     Raises:
@@ -58,11 +55,13 @@ def steps_of(subject: LanguageSubject, journal: Journal, name: str) -> list[list
     named = scored_once(order_asked.order)
     scores = subject.scores(journal, named)
     if order_asked.groups:
-        return removal_units(subject.model, scores, per_group=order_asked.groups == "per group")
+        return selection.removal_units(
+            subject.model, scores, per_group=order_asked.groups == "per group"
+        )
     return [[head] for head in named.ranked(scores)]
 
 
-def first_heads(steps: Sequence[list[Head]], share: float) -> list[Head]:
+def first_heads(steps: Sequence[list[masking.Head]], share: float) -> list[masking.Head]:
     """The heads of the first steps that are a share of all of them, or just more.
 
     >>> first_heads([[("self", 0, 0)], [("self", 1, 0), ("self", 1, 1)]], 0.5)
@@ -104,7 +103,13 @@ def share_in(part: str) -> float:
 
 
 def _tuning(profile: Profile) -> dict[str, Any]:
-    return {"tuning": {**asdict(profile.language.tuning), "seed": SEED, "adapted": PROJECTIONS}}
+    return {
+        "tuning": {
+            **asdict(profile.language.tuning),
+            "seed": language.SEED,
+            "adapted": language.PROJECTIONS,
+        }
+    }
 
 
 def _own_of_recovery(profile: Profile, part: str) -> Own:
@@ -124,14 +129,14 @@ def _own_of_recovery(profile: Profile, part: str) -> Own:
 )
 def language_heads(context: Context) -> Measured:
     """Losses of passages with each head cut in turn."""
-    subject = LanguageSubject.of(context.profile, context.task)
+    subject = setups.LanguageSubject.of(context.profile, context.task)
     swept = subject.without_each(context.journal)
     return subject.measured(
         {
             "heads": swept["heads"],
-            "loss_uncut": whole_thousandths(swept["loss_uncut"]),
-            "loss_change": whole_thousandths(swept["loss"] - swept["loss_uncut"]),
-            "tokens": predicted(subject.swept).astype(np.int16),
+            "loss_uncut": setups.whole_thousandths(swept["loss_uncut"]),
+            "loss_change": setups.whole_thousandths(swept["loss"] - swept["loss_uncut"]),
+            "tokens": setups.predicted(subject.swept).astype(np.int16),
         }
     )
 
@@ -167,7 +172,7 @@ def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
 def language_curve(context: Context, part: str) -> Measured:
     """Losses of passages along every run of an order."""
     settings = context.profile.language
-    subject = LanguageSubject.of(context.profile, context.task)
+    subject = setups.LanguageSubject.of(context.profile, context.task)
     if part == RANDOM:
         heads = [head for (head,) in steps_of(subject, context.journal, IMPORTANCE)]
         runs = {
@@ -176,12 +181,12 @@ def language_curve(context: Context, part: str) -> Measured:
         }
     else:
         runs = {"": steps_of(subject, context.journal, part)}
-    masks, names, gone = {"no head cut": ones_mask(subject.model)}, [], []
+    masks, names, gone = {"no head cut": masking.ones_mask(subject.model)}, [], []
     for name, steps in runs.items():
         for share in settings.shares:
             cut = first_heads(steps, share)
             names.append(f"{part} {name}, {len(cut)} gone")  # two shares may be one number of heads
-            masks[names[-1]] = head_mask(subject.model, cut)
+            masks[names[-1]] = masking.head_mask(subject.model, cut)
             gone.append(len(cut))
     title = f"{context.task}, {part}"
     losses = subject.outcomes(masks, subject.test, context.journal, title)["loss"]
@@ -195,10 +200,10 @@ def language_curve(context: Context, part: str) -> Measured:
             "order": np.stack([heads_array(order) for order in orders]),
             "gone": np.array(gone, np.int16).reshape(shape)[..., 0],
             "shares": np.array([0.0, *settings.shares]),
-            "loss_uncut": whole_thousandths(uncut),
-            "loss_change": whole_thousandths(cuts.reshape(shape) - uncut),
+            "loss_uncut": setups.whole_thousandths(uncut),
+            "loss_change": setups.whole_thousandths(cuts.reshape(shape) - uncut),
             "tokens": subject.tokens.astype(np.int16),
-            "frequency_loss": whole_thousandths(subject.frequency_loss),
+            "frequency_loss": setups.whole_thousandths(subject.frequency_loss),
         }
     )
 
@@ -256,21 +261,21 @@ def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
 )
 def language_recovery(context: Context, part: str) -> Measured:
     """Losses of passages without some heads, before and after training again."""
-    subject = LanguageSubject.of(context.profile, context.task)
+    subject = setups.LanguageSubject.of(context.profile, context.task)
     cut = first_heads(steps_of(subject, context.journal, PER_GROUP), share_in(part))
-    mask, gone = head_mask(subject.model, cut), len(cut)
+    mask, gone = masking.head_mask(subject.model, cut), len(cut)
 
     def before() -> Arrays:
-        model = pruned(subject, mask)
-        sizes = [n_parameters(sized) for sized in (subject.model, model)]
-        loss = whole_thousandths(subject.losses(model))
+        model = language.pruned(subject, mask)
+        sizes = [utils.n_parameters(sized) for sized in (subject.model, model)]
+        loss = setups.whole_thousandths(subject.losses(model))
         return {"loss_pruned": loss, "parameters": np.array(sizes)}
 
     def after() -> Arrays:
         name = f"{context.profile.language_model}-{context.task}-{gone}-gone"
-        folder = checkpoint_folder(name, [_tuning(context.profile), mask_key(mask)])
-        losses = subject.losses(tuned(subject, pruned(subject, mask), folder))
-        return {"loss_tuned": whole_thousandths(losses)}
+        folder = training.checkpoint_folder(name, [_tuning(context.profile), mask_key(mask)])
+        losses = subject.losses(language.tuned(subject, language.pruned(subject, mask), folder))
+        return {"loss_tuned": setups.whole_thousandths(losses)}
 
     def unit(name: str, measure: Callable[[], Arrays]) -> Arrays:
         key = f"{subject.key} {gone} gone {name}"

@@ -4,7 +4,7 @@
 
     @measurement("largest", version=1, parameters=["n_scoring"])
     def largest(context):
-        subject = EncoderSubject.of(context.profile)
+        subject = setups.EncoderSubject.of(context.profile)
         return subject.measured({"scores": ...})
 
     @largest.summary

@@ -11,20 +11,16 @@ from functools import partial
 
 import numpy as np
 
-from headprune_lib.ablation import one_head_masks
-from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.replication.engine import side_by_side
+from headprune_lib.replication.lazy import ablation, masking, scoring, selection, setups
 from headprune_lib.replication.measurements.effects import one_by_one_scores
 from headprune_lib.replication.measurements.measurement import Context, Half
 from headprune_lib.replication.measurements.removal import Run, Subject
 from headprune_lib.replication.order_names import IMPORTANCE, RANDOM, NamedOrder, read_name
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import EncoderSubject, measured_on
 from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.store.heads import heads_array, heads_in
 from headprune_lib.replication.store.verses import first_verses
-from headprune_lib.scoring import normalize_l2
-from headprune_lib.selection import Head, prune_schedule, rank_heads
 
 ONE_BY_ONE = "oracle leak-free"
 """The one-by-one order that is chosen on other data than it is measured on."""
@@ -88,9 +84,9 @@ def orders_of(context: Context, name: str, main: Subject, kind: str | None = Non
     """
     profile, read = context.profile, read_order(context.half, name)
 
-    def ranked(subject: Subject) -> list[Head]:
+    def ranked(subject: Subject) -> list[selection.Head]:
         if name in (IMPORTANCE, RANDOM):
-            order = rank_heads(subject.importance(context.journal))
+            order = selection.rank_heads(subject.importance(context.journal))
         elif read is None:
             order = _single(context, name, subject)
         else:
@@ -109,7 +105,7 @@ def orders_of(context: Context, name: str, main: Subject, kind: str | None = Non
     if name == RANDOM:
         runs = [(str(draw), main) for draw in range(n_random(context.half, profile))]
     elif name == IMPORTANCE and context.half == "encoder":
-        runs += [(str(seed), EncoderSubject.of(profile, seed)) for seed in profile.seeds[1:]]
+        runs += [(str(seed), setups.EncoderSubject.of(profile, seed)) for seed in profile.seeds[1:]]
     # the translators' choice on other text is not stored
     costly = name == ONE_BY_ONE and context.half == "translation"
     costly |= name == "importance rescored" or (read is not None and is_costly(read))
@@ -122,25 +118,25 @@ def is_costly(order: NamedOrder) -> bool:
     return order.rescored or order.criterion.name in COSTLY
 
 
-def _single(context: Context, name: str, main: Subject) -> list[Head]:
+def _single(context: Context, name: str, main: Subject) -> list[selection.Head]:
     plain = main.importance(context.journal, normalize=None)
     if name == "importance unnormalised":
-        return rank_heads(plain)
+        return selection.rank_heads(plain)
     if name == "importance reversed":
-        return rank_heads(normalize_l2(plain))[::-1]
+        return selection.rank_heads(scoring.normalize_l2(plain))[::-1]
     if name == "importance rescored":
         return _rescored(context, main, read_name(name))
-    return rank_heads(_one_by_one(context, main, leak_free=name == ONE_BY_ONE))
+    return selection.rank_heads(_one_by_one(context, main, leak_free=name == ONE_BY_ONE))
 
 
-def by_criterion(context: Context, order: NamedOrder, main: Subject) -> list[Head]:
+def by_criterion(context: Context, order: NamedOrder, main: Subject) -> list[selection.Head]:
     """The heads in order of a criterion, the lowest score first unless its name turns it round."""
     if order.rescored:
         return _rescored(context, main, order)
     return order.ranked(main.scores(context.journal, order))
 
 
-def _one_by_one(context: Context, main: Subject, leak_free: bool) -> HeadTensors:
+def _one_by_one(context: Context, main: Subject, leak_free: bool) -> masking.HeadTensors:
     """What each head's absence costs, on the test set (the paper's way) or on other data."""
     profile, journal = context.profile, context.journal
     if context.half == "encoder":
@@ -149,29 +145,29 @@ def _one_by_one(context: Context, main: Subject, leak_free: bool) -> HeadTensors
         return one_by_one_scores(training_sweep(context, main))
     if not leak_free:
         return one_by_one_scores(first_verses(context.get("one_head").raw, profile.n_verses))
-    masks = one_head_masks(main.model)
+    masks = ablation.one_head_masks(main.model)
     return one_by_one_scores(
         main.sweep_heads(main.pairs("valid"), masks, journal, "one head cut (valid)")
     )
 
 
-def training_sweep(context: Context, main: EncoderSubject) -> Arrays:
+def training_sweep(context: Context, main: setups.EncoderSubject) -> Arrays:
     """Each head cut in turn, on the training sentences of choices that must not see the test set."""
-    texts, name = measured_on(main.selection), f"{context.profile.task} (train)"
+    texts, name = setups.measured_on(main.selection), f"{context.profile.task} (train)"
     return context.settled_under(
         "train_", lambda: main.sweep("one head", texts, context.journal, name)
     )
 
 
-def random_order(heads: list[Head], draw: int) -> list[Head]:
+def random_order(heads: list[selection.Head], draw: int) -> list[selection.Head]:
     """The heads in an order that depends on the number of the draw, and on the order given."""
     return [heads[i] for i in np.random.default_rng(draw).permutation(len(heads))]
 
 
-def _rescored(context: Context, main: Subject, rescored: NamedOrder) -> list[Head]:
+def _rescored(context: Context, main: Subject, rescored: NamedOrder) -> list[selection.Head]:
     """Heads in the order of scores that are measured again after each step, without the removed ones."""
-    mask, order = ones_mask(main.model), []
-    schedule = prune_schedule(
+    mask, order = masking.ones_mask(main.model), []
+    schedule = selection.prune_schedule(
         sum(values.numel() for values in mask.values()), context.profile.steps
     )
     for done in range(context.profile.steps):

@@ -10,20 +10,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from headprune_lib.ablation import masked_logits
-from headprune_lib.masking import HeadTensors
+from headprune_lib.replication.lazy import ablation, masking, scoring, selection, setups, torch
 from headprune_lib.replication.measurements.measurement import Context, measurement
 from headprune_lib.replication.measurements.records import Resamples, correlation_record
 from headprune_lib.replication.measurements.removal import masks_along
 from headprune_lib.replication.metrics import MILLINAT, millinats
 from headprune_lib.replication.models.encoders import Batches, answers
-from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
-from headprune_lib.scoring import head_importance, normalize_l2
-from headprune_lib.selection import rank_heads
 
 PRECISIONS = {"float32": False, "bfloat16": True}
 """Name -> whether products are taken in bfloat16 (torch's autocast; weights stay in float32)."""
@@ -46,9 +40,9 @@ SHARES = (0.0, 0.2, 0.5)
 )
 def precision(context: Context) -> Measured:
     """Scores, and answers and losses at each share masked, in each precision."""
-    subject = EncoderSubject.of(context.profile, kernel="eager")
+    subject = setups.EncoderSubject.of(context.profile, kernel="eager")
     scores = {name: importance(subject, context.journal, name) for name in PRECISIONS}
-    order = rank_heads(normalize_l2(scores["float32"]))
+    order = selection.rank_heads(scoring.normalize_l2(scores["float32"]))
     names = [f"{share:.0%} masked" for share in SHARES]
     masks = dict(zip(names, masks_along(subject, order, SHARES), strict=True))
     prepared = subject.batches(subject.tested(EXAMPLES))
@@ -69,23 +63,33 @@ def precision(context: Context) -> Measured:
     return subject.measured(raw, n_examples=len(subject.tested(EXAMPLES)))
 
 
-def importance(subject: EncoderSubject, journal: Journal, precision: str) -> HeadTensors:
+def importance(
+    subject: setups.EncoderSubject, journal: Journal, precision: str
+) -> masking.HeadTensors:
     """Importance, not normalised, on the first of the sentences that it is measured on."""
 
     def measure() -> Arrays:
         batches = subject.batches(subject.scoring.first(EXAMPLES)).batches
         with _autocast(subject, enabled=PRECISIONS[precision]):
-            return {"self": head_importance(subject.model, batches, normalize=None)["self"].numpy()}
+            return {
+                "self": scoring.head_importance(subject.model, batches, normalize=None)[
+                    "self"
+                ].numpy()
+            }
 
     title = f"importance in {precision}"
     (unit,) = subject.compute({f"I_h in {precision}": measure}, journal, title)
     return {"self": torch.from_numpy(unit["self"])}
 
 
-def _outcomes(subject: EncoderSubject, prepared: Batches, mask: HeadTensors, half: bool) -> Arrays:
+def _outcomes(
+    subject: setups.EncoderSubject, prepared: Batches, mask: masking.HeadTensors, half: bool
+) -> Arrays:
     with _autocast(subject, enabled=half):
-        logits = torch.cat(list(masked_logits(subject.model, prepared.batches, mask))).float()
-    labels: Tensor = torch.cat([batch["labels"] for batch in prepared.batches])
+        logits = torch.cat(
+            list(ablation.masked_logits(subject.model, prepared.batches, mask))
+        ).float()
+    labels: torch.Tensor = torch.cat([batch["labels"] for batch in prepared.batches])
     correct, loss = answers(logits, labels)
     return {
         "correct": prepared.restore(correct),
@@ -94,7 +98,7 @@ def _outcomes(subject: EncoderSubject, prepared: Batches, mask: HeadTensors, hal
     }
 
 
-def _autocast(subject: EncoderSubject, *, enabled: bool) -> torch.autocast:
+def _autocast(subject: setups.EncoderSubject, *, enabled: bool) -> torch.autocast:
     device = next(subject.model.parameters()).device
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
 
@@ -121,13 +125,13 @@ def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
         for i, share in enumerate(raw["shares"])
     ]
     scores = [
-        normalize_l2({"self": torch.from_numpy(raw[name])})
+        scoring.normalize_l2({"self": torch.from_numpy(raw[name])})
         for name in ("scores", "scores bfloat16")
     ]
     flat = [each["self"].numpy().ravel() for each in scores]
     rank = correlation_record(*flat, "spearman", statistics.resamples, statistics.seed)
     half = flat[0].size // 2
-    first, other = ({*rank_heads(each)[:half]} for each in scores)
+    first, other = ({*selection.rank_heads(each)[:half]} for each in scores)
     return {
         "rows": rows,
         "spearman": rank["r"],

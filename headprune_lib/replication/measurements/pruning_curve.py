@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.discovery import KINDS
 from headprune_lib.replication.bounds import C4_SHOWN, C4_UP_TO
+from headprune_lib.replication.lazy import setups
 from headprune_lib.replication.measurements.curves import (
     MAIN,
     Statistics,
@@ -49,8 +49,8 @@ from headprune_lib.replication.order_names import (
     parse_part,
 )
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Measured, Outcomes, prefixed
+from headprune_lib.replication.store.heads import KINDS
 
 # --- heads of all kinds ---------------------------------------------------------------------------
 
@@ -59,7 +59,7 @@ def _measure_translator(
     context: Context, part: str, named: PartName, headline: bool = False
 ) -> Measured:
     """On the first test verses, or on those of the ``headline``."""
-    main = TranslationSubject.of_listed(context.profile, context.task, named.training)
+    main = setups.TranslationSubject.of_listed(context.profile, context.task, named.training)
     runs = orders_of(context, named.order, main, named.kind)
     measured = along(context, runs, part, main.headline if headline else main.tested())
     if named.order == IMPORTANCE:
@@ -169,7 +169,7 @@ def pruning_curve(context: Context, part: str) -> Measured:
     if named.training is not None:
         alone = dataclasses.replace(context.profile, seeds=[named.training])
         context = dataclasses.replace(context, profile=alone)
-    main = EncoderSubject.of(context.profile)
+    main = setups.EncoderSubject.of(context.profile)
     if ONE_BY_ONE in (named.order, *ENCODER[context.profile.orders]):
         main.check_apart()  # before hours are spent on the other orders
     measured = along(context, orders_of(context, named.order, main), part)

@@ -15,12 +15,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from torch import nn
 
-from headprune_lib.masking import HeadTensors, ones_mask
-from headprune_lib.pruning import prune_heads
 from headprune_lib.replication import stats
 from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.lazy import (
+    generation,
+    masking,
+    pruning,
+    selection,
+    setups,
+    torch,
+    utils,
+)
 from headprune_lib.replication.measurements.curves import (
     Drawn,
     Scored,
@@ -43,14 +49,10 @@ from headprune_lib.replication.metrics import MILLINAT, corpus_bleu, millinats, 
 from headprune_lib.replication.models import encoders as of_encoders
 from headprune_lib.replication.models import translators as of_translators
 from headprune_lib.replication.models.encoders import WAYS, Way, evaluate
-from headprune_lib.replication.models.generation import generate
 from headprune_lib.replication.order_names import RANDOM, mask_key, parse_part, read_name
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array, heads_in
-from headprune_lib.selection import Head, order_mask
-from headprune_lib.utils import n_parameters
 
 NO_ORDER = "uncut"
 Asked = tuple[str, float, Way]
@@ -84,7 +86,7 @@ def read_part(name: str) -> Asked:
     return named.order, named.share, named.way
 
 
-def _orders(context: Context, order: str) -> list[list[Head]]:
+def _orders(context: Context, order: str) -> list[list[selection.Head]]:
     """The heads in every run of an order, as ``which_first`` followed it."""
     if order == NO_ORDER:
         return [[]]
@@ -92,17 +94,19 @@ def _orders(context: Context, order: str) -> list[list[Head]]:
     return [heads_in(order) for order in followed[: context.profile.recovery.random_orders]]
 
 
-def _without(trained: _Encoder | _Translator, mask: HeadTensors) -> Arrays:
+def _without(trained: _Encoder | _Translator, mask: masking.HeadTensors) -> Arrays:
     """Answers without the heads that a mask cuts, before training again."""
     whole = trained.subject.model
-    model = prune_heads(copy.deepcopy(whole), mask)
-    sizes = [n_parameters(sized) for sized in (whole, model)]
+    model = pruning.prune_heads(copy.deepcopy(whole), mask)
+    sizes = [utils.n_parameters(sized) for sized in (whole, model)]
     return {**_stored("before", trained.answers(model)), "parameters": np.array(sizes)}
 
 
-def _trained_without(trained: _Encoder | _Translator, mask: HeadTensors, way: Way) -> Arrays:
+def _trained_without(
+    trained: _Encoder | _Translator, mask: masking.HeadTensors, way: Way
+) -> Arrays:
     """The same after training again."""
-    model = prune_heads(copy.deepcopy(trained.subject.model), mask)
+    model = pruning.prune_heads(copy.deepcopy(trained.subject.model), mask)
     started = time.perf_counter()
     model = trained.again(model, way, mask_key(mask))
     seconds = time.perf_counter() - started
@@ -120,14 +124,14 @@ def _stored(when: str, answers: Arrays) -> Arrays:
 class _Encoder:
     """What is asked of a classifier whose heads are removed before it is trained again."""
 
-    def __init__(self, subject: EncoderSubject) -> None:
+    def __init__(self, subject: setups.EncoderSubject) -> None:
         self.subject, self.prepared = subject, subject.batches(subject.test)
 
-    def answers(self, model: nn.Module) -> Arrays:
+    def answers(self, model: torch.nn.Module) -> Arrays:
         """What a score is made of, an entry a test example, and the ``loss`` (n,) in nats."""
         return evaluate(model, self.prepared, None)
 
-    def again(self, model: nn.Module, way: Way, heads: str) -> nn.Module:
+    def again(self, model: torch.nn.Module, way: Way, heads: str) -> torch.nn.Module:
         """A model without some heads, which ``heads`` tells apart, trained again in place."""
         return of_encoders.retrained(self.subject, model, way, heads)
 
@@ -142,19 +146,22 @@ class _Translator:
     The loss is a reference's mean over its pieces.
     """
 
-    def __init__(self, subject: TranslationSubject) -> None:
+    def __init__(self, subject: setups.TranslationSubject) -> None:
         self.subject, self.pairs = subject, subject.headline
         self.sources = subject.translator.encode(self.pairs.sources)
 
-    def answers(self, model: nn.Module) -> Arrays:
+    def answers(self, model: torch.nn.Module) -> Arrays:
         translator = dataclasses.replace(self.subject.translator, model=model)
         loss = piece_losses(dataclasses.replace(self.subject, translator=translator), self.pairs)
-        return {"counts": pack(self._counts(generate(model, self.sources))), "loss": loss}
+        return {
+            "counts": pack(self._counts(generation.generate(model, self.sources))),
+            "loss": loss,
+        }
 
     def _counts(self, rows: list[list[int]]) -> np.ndarray:
         return self.subject.translator.pieces.counts(rows, self.pairs.targets)[""]
 
-    def again(self, model: nn.Module, way: Way, heads: str) -> nn.Module:
+    def again(self, model: torch.nn.Module, way: Way, heads: str) -> torch.nn.Module:
         if way != "all weights":
             raise ValueError(f"translators are trained again by 'all weights' alone, not {way!r}")
         return of_translators.retrained(self.subject, model, heads)
@@ -272,14 +279,16 @@ def recovery(context: Context, part: str) -> Measured:
     order, share, way = read_part(part)
     # the kernel that is faster to train
     if context.half == "translation":
-        trained = _Translator(TranslationSubject.of(context.profile, context.task, kernel="eager"))
+        trained = _Translator(
+            setups.TranslationSubject.of(context.profile, context.task, kernel="eager")
+        )
     else:
-        trained = _Encoder(EncoderSubject.of(context.profile, kernel="eager"))
+        trained = _Encoder(setups.EncoderSubject.of(context.profile, kernel="eager"))
     subject = trained.subject
     cuts = [heads[: n_cut(len(heads), share)] for heads in _orders(context, order)]
-    masks = [order_mask(subject.model, cut, len(cut)) for cut in cuts]
+    masks = [selection.order_mask(subject.model, cut, len(cut)) for cut in cuts]
 
-    def of_every_run(name: str, measure: Callable[[HeadTensors], Arrays]) -> Arrays:
+    def of_every_run(name: str, measure: Callable[[masking.HeadTensors], Arrays]) -> Arrays:
         keys = [f"{subject.key} {mask_key(mask)} {name}" for mask in masks]
         # two draws may cut the same heads, and are trained once
         units = {key: partial(measure, mask) for key, mask in zip(keys, masks, strict=True)}
@@ -293,7 +302,7 @@ def recovery(context: Context, part: str) -> Measured:
         costly=True,
     )
     raw |= _stored("uncut", trained.answers(subject.model))
-    columns = heads_array([(kind, 0, 0) for kind in ones_mask(subject.model)]).shape[1]
+    columns = heads_array([(kind, 0, 0) for kind in masking.ones_mask(subject.model)]).shape[1]
     raw["heads"] = np.stack([heads_array(cut).reshape(len(cut), columns) for cut in cuts])
     return trained.measured(raw)
 

@@ -6,19 +6,18 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-import torch
 
-from headprune_lib.losses import cross_entropy
-from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication.data import Texts
+from headprune_lib.replication.lazy import losses, masking, setups, torch, utils
 from headprune_lib.replication.metrics import MILLINAT, coarse
-from headprune_lib.replication.setups import TranslationSubject, forced_batches, forced_groups
 from headprune_lib.replication.store import Arrays, Journal
-from headprune_lib.utils import NO_LABEL, to_device, without_labels
 
 
 def reference_losses(
-    subject: TranslationSubject, pairs: Texts, masks: Mapping[str, HeadTensors], journal: Journal
+    subject: setups.TranslationSubject,
+    pairs: Texts,
+    masks: Mapping[str, masking.HeadTensors],
+    journal: Journal,
 ) -> Arrays:
     """The loss of every reference under every mask, whose name is that of a unit of the journal.
 
@@ -28,8 +27,8 @@ def reference_losses(
     """
     forced = _Forced(subject, pairs)
 
-    def measure(mask: HeadTensors) -> Arrays:
-        with masked_heads(subject.model, mask):
+    def measure(mask: masking.HeadTensors) -> Arrays:
+        with masking.masked_heads(subject.model, mask):
             return {"loss": forced.losses()}
 
     units = {f"loss {name}": partial(measure, mask) for name, mask in masks.items()}
@@ -38,7 +37,7 @@ def reference_losses(
     return {"loss": loss, "pieces": forced.pieces()}
 
 
-def piece_losses(subject: TranslationSubject, pairs: Texts) -> np.ndarray:
+def piece_losses(subject: setups.TranslationSubject, pairs: Texts) -> np.ndarray:
     """(n,) the loss of every reference in the mean over its pieces, in nats, as the model is.
 
     Nothing is kept in a journal, which knows models by the weights they were loaded with.
@@ -50,28 +49,36 @@ def piece_losses(subject: TranslationSubject, pairs: Texts) -> np.ndarray:
 class _Forced:
     """References in teacher-forced batches on the model's device."""
 
-    def __init__(self, subject: TranslationSubject, pairs: Texts) -> None:
+    def __init__(self, subject: setups.TranslationSubject, pairs: Texts) -> None:
         self.model = subject.model
         device = next(self.model.parameters()).device
-        self.batches = [to_device(batch, device) for batch in forced_batches(subject, pairs)]
-        self.back = np.argsort(np.concatenate(forced_groups(subject, pairs)))
+        self.batches = [
+            utils.to_device(batch, device) for batch in setups.forced_batches(subject, pairs)
+        ]
+        self.back = np.argsort(np.concatenate(setups.forced_groups(subject, pairs)))
 
     def losses(self) -> np.ndarray:
         """(n,) the sum over each reference's pieces in nats, in the pairs' own order."""
         with torch.inference_mode():
             per_batch = [
-                cross_entropy(self.model(**without_labels(batch)), batch) for batch in self.batches
+                losses.cross_entropy(self.model(**utils.without_labels(batch)), batch)
+                for batch in self.batches
             ]
         return np.concatenate([loss.cpu().numpy() for loss in per_batch])[self.back]
 
     def pieces(self) -> np.ndarray:
         """(n,) pieces of each reference."""
-        counted = [(batch["labels"] != NO_LABEL).sum(1).cpu().numpy() for batch in self.batches]
+        counted = [
+            (batch["labels"] != utils.NO_LABEL).sum(1).cpu().numpy() for batch in self.batches
+        ]
         return np.concatenate(counted)[self.back]
 
 
 def rounded_losses(
-    subject: TranslationSubject, pairs: Texts, masks: Mapping[str, HeadTensors], journal: Journal
+    subject: setups.TranslationSubject,
+    pairs: Texts,
+    masks: Mapping[str, masking.HeadTensors],
+    journal: Journal,
 ) -> Arrays:
     """The teacher-forced loss of every reference, uncut and under every mask.
 
@@ -79,7 +86,7 @@ def rounded_losses(
         ``reference_loss_uncut`` (n,) and ``reference_loss_change`` (M, n) in thousandths of a nat,
         the change to five binary digits; ``reference_pieces`` (n,); all in the pairs' own order.
     """
-    every = {"uncut": ones_mask(subject.model), **masks}
+    every = {"uncut": masking.ones_mask(subject.model), **masks}
     measured = reference_losses(subject, pairs, every, journal)
     loss = np.rint(MILLINAT * measured["loss"])
     return {

@@ -6,26 +6,23 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
-import torch
 
-from headprune_lib.mask_tuning import tune_mask
-from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.engine import side_by_side
+from headprune_lib.replication.lazy import mask_tuning, masking, selection, setups, torch
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.references import reference_losses
 from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
 from headprune_lib.replication.order_names import mask_key
-from headprune_lib.replication.setups import EncoderSubject, TranslationSubject, forced_batches
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.store.verses import coarse_losses
-from headprune_lib.selection import Head, order_masks, prune_schedule
 
-Subject = EncoderSubject | TranslationSubject
-Run = tuple[str, Subject, list[Head]]
+Subject: TypeAlias = "setups.EncoderSubject | setups.TranslationSubject"
+Run: TypeAlias = "tuple[str, Subject, list[selection.Head]]"
 """Its name (a seed, or the number of a draw), the model, and the heads in order."""
 
 
@@ -39,10 +36,12 @@ def n_cut(n_heads: int, share: float) -> int:
 
 
 def masks_along(
-    subject: Subject, order: list[Head], shares: tuple[float, ...]
-) -> list[HeadTensors]:
+    subject: Subject, order: list[selection.Head], shares: tuple[float, ...]
+) -> list[masking.HeadTensors]:
     """The mask at each share removed."""
-    return order_masks(subject.model, order, [n_cut(len(order), share) for share in shares])
+    return selection.order_masks(
+        subject.model, order, [n_cut(len(order), share) for share in shares]
+    )
 
 
 def along(
@@ -57,7 +56,7 @@ def along(
     profile, journal = context.profile, context.journal
     main, steps = runs[0][1], profile.steps
     masks = [
-        order_masks(subject.model, order, prune_schedule(len(order), steps))
+        selection.order_masks(subject.model, order, selection.prune_schedule(len(order), steps))
         for _, subject, order in runs
     ]
     raw = {
@@ -88,7 +87,7 @@ def along(
     return dataclasses.replace(measured, runs=[subject.run for subject in subjects.values()])
 
 
-def measured_answers(subject: EncoderSubject, raw: Arrays, texts: Texts) -> Measured:
+def measured_answers(subject: setups.EncoderSubject, raw: Arrays, texts: Texts) -> Measured:
     """Outcomes as the store takes them, with the labels and the metric that a score asks for."""
     metric = TASKS[subject.profile.task].metric
     labels = np.array(texts.labels, np.int8)
@@ -104,18 +103,18 @@ def measured_answers(subject: EncoderSubject, raw: Arrays, texts: Texts) -> Meas
 
 
 def losses_under(
-    subject: Subject, masks: Sequence[HeadTensors], texts: Texts, journal: Journal
+    subject: Subject, masks: Sequence[masking.HeadTensors], texts: Texts, journal: Journal
 ) -> np.ndarray:
     """(M, n) in nats: of the right answer, or of the reference, in the mean over its pieces."""
     named, rows = _distinct(masks, texts)
-    if isinstance(subject, EncoderSubject):
+    if isinstance(subject, setups.EncoderSubject):
         return subject.outcomes(named, texts, journal, f"masks, seed {subject.seed}")["loss"][rows]
     references = reference_losses(subject, texts, named, journal)
     return (references["loss"] / references["pieces"])[rows]
 
 
 def outcomes_under(
-    subject: Subject, masks: Sequence[HeadTensors], texts: Texts, journal: Journal
+    subject: Subject, masks: Sequence[masking.HeadTensors], texts: Texts, journal: Journal
 ) -> Arrays:
     """The loss as in :func:`losses_under`, and what the score is made of.
 
@@ -126,7 +125,7 @@ def outcomes_under(
         (M, n, 5), packed, with ``reference_lengths`` (n,).
     """
     named, rows = _distinct(masks, texts)
-    if isinstance(subject, EncoderSubject):
+    if isinstance(subject, setups.EncoderSubject):
         outcomes = subject.outcomes(named, texts, journal, f"masks, seed {subject.seed}")
         return {name: values[rows] for name, values in outcomes.items()}
     loss = losses_under(subject, masks, texts, journal)
@@ -135,8 +134,8 @@ def outcomes_under(
 
 
 def _distinct(
-    masks: Sequence[HeadTensors], texts: Texts
-) -> tuple[dict[str, HeadTensors], list[int]]:
+    masks: Sequence[masking.HeadTensors], texts: Texts
+) -> tuple[dict[str, masking.HeadTensors], list[int]]:
     """The masks that differ, by what the journal knows them and the texts by, and each one's place."""
     names = [f"{texts.sha256[:8]} {mask_key(mask)}" for mask in masks]
     named = dict(zip(names, masks, strict=True))
@@ -144,7 +143,10 @@ def _distinct(
 
 
 def _translations(
-    subject: TranslationSubject, named: Mapping[str, HeadTensors], pairs: Texts, journal: Journal
+    subject: setups.TranslationSubject,
+    named: Mapping[str, masking.HeadTensors],
+    pairs: Texts,
+    journal: Journal,
 ) -> Arrays:
     """A mask is a unit; those that are missing share the passes of one sweep."""
     keys = {name: f"{subject.key} translated {name}" for name in named}
@@ -171,19 +173,21 @@ TUNING = 1
 """Bumped by hand when what gates are fitted to changes; tuned orders are then measured anew."""
 
 
-def tuned(subject: Subject, masks: Sequence[HeadTensors], journal: Journal) -> list[HeadTensors]:
+def tuned(
+    subject: Subject, masks: Sequence[masking.HeadTensors], journal: Journal
+) -> list[masking.HeadTensors]:
     """Gates for each mask, fitted on the text that heads are scored on; float32, as masks act.
 
     A mask that occurs twice is fitted once.
     """
     named = {f"gates {TUNING} {mask_key(mask)}": mask for mask in masks}
 
-    def measure(mask: HeadTensors) -> Arrays:
-        if isinstance(subject, TranslationSubject):
-            batches = forced_batches(subject, subject.split("score"))
+    def measure(mask: masking.HeadTensors) -> Arrays:
+        if isinstance(subject, setups.TranslationSubject):
+            batches = setups.forced_batches(subject, subject.split("score"))
         else:
             batches = subject.batches(subject.scoring).batches
-        gates = tune_mask(subject.model, mask, batches)
+        gates = mask_tuning.tune_mask(subject.model, mask, batches)
         return {kind: values.float().numpy() for kind, values in gates.items()}
 
     units = {name: partial(measure, mask) for name, mask in named.items()}
@@ -193,7 +197,7 @@ def tuned(subject: Subject, masks: Sequence[HeadTensors], journal: Journal) -> l
     return [{kind: torch.from_numpy(unit[kind]) for kind in unit} for unit in gates]
 
 
-def stored_gates(runs: Sequence[Sequence[HeadTensors]]) -> Arrays:
+def stored_gates(runs: Sequence[Sequence[masking.HeadTensors]]) -> Arrays:
     """Gates of every step of every run, as a result holds them: (run, step, layer, head) a kind."""
     return {
         f"gates {kind}": np.stack(
@@ -204,8 +208,8 @@ def stored_gates(runs: Sequence[Sequence[HeadTensors]]) -> Arrays:
 
 
 def factors_along(
-    subject: Subject, raw: Arrays, run: int, heads: list[Head], shares: tuple[float, ...]
-) -> list[HeadTensors]:
+    subject: Subject, raw: Arrays, run: int, heads: list[selection.Head], shares: tuple[float, ...]
+) -> list[masking.HeadTensors]:
     """What heads were multiplied by at the first shares of a run of a result: masks, or gates."""
     masks = masks_along(subject, heads, shares)
     if f"gates {next(iter(masks[0]))}" not in raw:

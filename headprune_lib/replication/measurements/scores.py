@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.stats
-import torch
+import scipy
 
-from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import TASKS, Texts
+from headprune_lib.replication.lazy import masking, scoring, selection, setups, torch
 from headprune_lib.replication.measurements import contrasts
 from headprune_lib.replication.measurements.contrasts import contrast, follow
 from headprune_lib.replication.measurements.measurement import Context, Own, Runs, measurement
@@ -50,11 +49,8 @@ from headprune_lib.replication.order_names import (
     tokens_of,
 )
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.scoring import normalize_l2
-from headprune_lib.selection import rank_heads
 
 
 def scored_once(order: str) -> NamedOrder:
@@ -70,12 +66,12 @@ def scored_once(order: str) -> NamedOrder:
 
 
 def scores_on(
-    subject: EncoderSubject, named: NamedOrder, texts: Texts, journal: Journal
-) -> HeadTensors:
+    subject: setups.EncoderSubject, named: NamedOrder, texts: Texts, journal: Journal
+) -> masking.HeadTensors:
     """Every head's score on some texts, which the journal knows by their checksum."""
 
     def measure() -> Arrays:
-        eager = EncoderSubject.of(subject.profile, subject.seed, "eager")
+        eager = setups.EncoderSubject.of(subject.profile, subject.seed, "eager")
         return named.scores(
             eager.model,
             eager.batches(texts).batches,
@@ -110,7 +106,7 @@ class AgreementStatistics(Resamples):
 def agreement(context: Context) -> Measured:
     """I_h, not normalised, of every training: (seed, layer, head)."""
     profile = context.profile
-    subjects = [EncoderSubject.of(profile, seed) for seed in profile.seeds]
+    subjects = [setups.EncoderSubject.of(profile, seed) for seed in profile.seeds]
     plain = [subject.importance(context.journal, normalize=None)["self"] for subject in subjects]
     return subjects[0].measured(
         {"scores": np.stack([scores.numpy() for scores in plain])},
@@ -127,11 +123,12 @@ def _(outcomes: Outcomes, runs: Runs, statistics: AgreementStatistics) -> dict[s
     """``scores`` (seed, layer, head), normalised by layer as the paper does; ``pairs`` of seeds."""
     seeds = [run["seed"] for run in runs[OUTCOMES]]
     normalised = [
-        normalize_l2({"self": torch.from_numpy(plain)}) for plain in outcomes[OUTCOMES]["scores"]
+        scoring.normalize_l2({"self": torch.from_numpy(plain)})
+        for plain in outcomes[OUTCOMES]["scores"]
     ]
     scores = np.stack([each["self"].numpy() for each in normalised])
     flat = scores.reshape(len(scores), -1)
-    least = [{*rank_heads(each)[: statistics.least]} for each in normalised]
+    least = [{*selection.rank_heads(each)[: statistics.least]} for each in normalised]
     pairs = []
     for i, j in itertools.combinations(range(len(flat)), 2):
         pearson, spearman = (
@@ -192,7 +189,7 @@ def stability(context: Context, part: str) -> Measured:
     """Scores (layer, head) on each text; on the first training also what each head's absence does."""
     order, _, seed = parse_part(part)[:3]
     named, profile = scored_once(order), context.profile
-    subject = EncoderSubject.of(profile, seed)
+    subject = setups.EncoderSubject.of(profile, seed)
     texts = {profile.task: subject.scoring}
     raw: Arrays = {}
     if seed is None:
@@ -334,14 +331,14 @@ def _version_of(part: str) -> Own:
 def scoring_examples(context: Context, part: str) -> Measured:
     """Scores on every draw of sentences, and outcomes of the test texts along the order of each."""
     named = scored_once(part)
-    subject = EncoderSubject.of(context.profile)
+    subject = setups.EncoderSubject.of(context.profile)
     wide = dataclasses.replace(context.profile, n_scoring=n_pool(context.profile))
     pool = dataclasses.replace(subject, profile=wide)
     pool.check_apart()
     texts, per_draw = tested(subject), []
     for n, draw, sentences in drawn(pool.scoring):
         scores = scores_on(subject, named, sentences, context.journal)
-        order = rank_heads(scores)[:: -1 if named.reverse else 1]
+        order = selection.rank_heads(scores)[:: -1 if named.reverse else 1]
         masks = masks_along(subject, order, COMPARED)
         outcomes = outcomes_under(subject, masks, texts, context.journal)
         per_draw.append(

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.ablation import all_but_one_masks, one_head_masks
-from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.replication.data import TRANSLATION_TASKS, Texts
+from headprune_lib.replication.lazy import ablation, masking, selection, setups
 from headprune_lib.replication.measurements.effects import (
     METRICS,
     Draws,
@@ -40,11 +39,9 @@ from headprune_lib.replication.measurements.measurement import (
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.models.encoders import compact
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import UNCUT, EncoderSubject, TranslationSubject, measured_on
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes, prefixed
 from headprune_lib.replication.store.heads import heads_array, heads_in, rows_of
 from headprune_lib.replication.store.verses import BESIDE, all_counts, mean_losses
-from headprune_lib.selection import Head
 
 _OF_CUTS = (
     *("heads", "correct", "loss_change"),
@@ -76,21 +73,21 @@ def one_head(context: Context, part: str) -> Measured:
     """Outcomes of all test texts with each head cut in turn."""
     seed = seed_of(part)
     if context.half == "encoder":
-        return _encoder_sweep(EncoderSubject.of(context.profile, seed), context, "one head")
-    subject = TranslationSubject.of_listed(context.profile, context.task, seed)
-    masks = one_head_masks(subject.model)
+        return _encoder_sweep(setups.EncoderSubject.of(context.profile, seed), context, "one head")
+    subject = setups.TranslationSubject.of_listed(context.profile, context.task, seed)
+    masks = ablation.one_head_masks(subject.model)
     return _translator_sweep(context, subject, subject.headline, masks, "one head cut")
 
 
-def _encoder_sweep(subject: EncoderSubject, context: Context, how: str) -> Measured:
+def _encoder_sweep(subject: setups.EncoderSubject, context: Context, how: str) -> Measured:
     return subject.measured(subject.sweep(how, subject.test, context.journal, context.profile.task))
 
 
 def _translator_sweep(
     context: Context,
-    subject: TranslationSubject,
+    subject: setups.TranslationSubject,
     pairs: Texts,
-    masks: Mapping[Head, HeadTensors],
+    masks: Mapping[selection.Head, masking.HeadTensors],
     name: str,
 ) -> Measured:
     swept = subject.sweep_heads(pairs, masks, context.journal, name)
@@ -141,9 +138,9 @@ def _without_each(half: Half, statistics: OneHeadStatistics, raw: Arrays) -> dic
 def all_but_one(context: Context) -> Measured:
     """Outcomes of all test texts with each head kept as the only one of its layer."""
     if context.half == "encoder":
-        return _encoder_sweep(EncoderSubject.of(context.profile), context, "all but one")
-    subject = TranslationSubject.of(context.profile, context.task)
-    masks = all_but_one_masks(subject.model)
+        return _encoder_sweep(setups.EncoderSubject.of(context.profile), context, "all but one")
+    subject = setups.TranslationSubject.of(context.profile, context.task)
+    masks = ablation.all_but_one_masks(subject.model)
     return _translator_sweep(context, subject, subject.tested(), masks, "all but one")
 
 
@@ -214,8 +211,8 @@ def best_heads(context: Context, part: str) -> Measured:
     """
     profile, journal, seed = context.profile, context.journal, seed_of(part)
     if context.half == "encoder":
-        subject = EncoderSubject.of(profile, seed)
-        texts, name = measured_on(subject.selection), f"{profile.task} (train)"
+        subject = setups.EncoderSubject.of(profile, seed)
+        texts, name = setups.measured_on(subject.selection), f"{profile.task} (train)"
         train = context.settled_under(
             "train_", lambda: subject.sweep("all but one", texts, journal, name)
         )
@@ -226,8 +223,8 @@ def best_heads(context: Context, part: str) -> Measured:
         else:
             test = _alone(subject, heads, journal)
         return subject.measured({**test, **prefixed("train_", train)})
-    subject = TranslationSubject.of_listed(profile, context.task, seed)
-    masks, (choice, reported) = all_but_one_masks(subject.model), subject.chosen
+    subject = setups.TranslationSubject.of_listed(profile, context.task, seed)
+    masks, (choice, reported) = ablation.all_but_one_masks(subject.model), subject.chosen
     valid = context.settled_under(
         "valid_",
         lambda: mean_losses(subject.sweep_heads(choice, masks, journal, "all but one (valid)")),
@@ -241,12 +238,12 @@ def best_heads(context: Context, part: str) -> Measured:
     return subject.measured(raw, len(reported), dataset=dataset)
 
 
-def _alone(subject: EncoderSubject, heads: np.ndarray, journal: Journal) -> Arrays:
+def _alone(subject: setups.EncoderSubject, heads: np.ndarray, journal: Journal) -> Arrays:
     """As a sweep, of these heads (layer, head) alone: each is kept as the only one of its layer."""
-    masks = all_but_one_masks(subject.model)
+    masks = ablation.all_but_one_masks(subject.model)
     named = {f"only {layer} {head}": masks["self", layer, head] for layer, head in heads.tolist()}
     answers = subject.outcomes(
-        {UNCUT: ones_mask(subject.model), **named},
+        {setups.UNCUT: masking.ones_mask(subject.model), **named},
         subject.test,
         journal,
         f"the best of each layer, {len(subject.test)} sentences",

@@ -9,28 +9,29 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-import torch
-import transformers
-from torch import nn
 
-from headprune_lib.discovery import find_heads
-from headprune_lib.masking import ones_mask
-from headprune_lib.pruning import prune_heads
 from headprune_lib.replication import stats
 from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.lazy import (
+    discovery,
+    masking,
+    pruning,
+    saving,
+    selection,
+    setups,
+    torch,
+    transformers,
+    utils,
+)
 from headprune_lib.replication.measurements.measurement import Context, measurement
 from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.models.encoders import make_batches
 from headprune_lib.replication.models.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
-from headprune_lib.saving import save_pruned
-from headprune_lib.selection import Head, order_mask, rank_heads
-from headprune_lib.utils import n_parameters, pass_seconds, to_device, without_labels
 
 _VARIANTS = ("unpruned", "pruned")
 
@@ -40,8 +41,8 @@ def _of_device(profile: Profile) -> dict[str, Any]:
     parameters = {"n_scoring": profile.n_scoring, **vars(profile.speed)}
     if profile.n_examples is not None and profile.n_examples < profile.speed.n_sentences:
         parameters["n_examples"] = profile.n_examples
-    if torch.device(profile.device).type != "cpu":
-        parameters["device"] = torch.device(profile.device).type
+    if (kind := profile.device.partition(":")[0]) != "cpu":
+        parameters["device"] = kind
     return parameters
 
 
@@ -49,8 +50,10 @@ def _of_device(profile: Profile) -> dict[str, Any]:
 def speed(context: Context) -> Measured:
     """Seconds of passes with all heads and without half of them, and the sizes of both models."""
     profile, journal, raw = context.profile, context.journal, {}
-    subject = EncoderSubject.of(profile)
-    for name, pair in timed_pairs(subject, rank_heads(subject.importance(journal))).items():
+    subject = setups.EncoderSubject.of(profile)
+    for name, pair in timed_pairs(
+        subject, selection.rank_heads(subject.importance(journal))
+    ).items():
         is_finetuned = name == "finetuned"
         batches = _texts(subject) if is_finetuned else _random_ids(profile, pair["unpruned"])
         raw |= context.settled(
@@ -58,7 +61,10 @@ def speed(context: Context) -> Measured:
             partial(_of_a_machine, pair, batches, profile, journal, name),
             costly=True,
         )
-        for what, count in (("parameters", n_parameters), ("attention", attention_parameters)):
+        for what, count in (
+            ("parameters", utils.n_parameters),
+            ("attention", attention_parameters),
+        ):
             raw[f"{name}/{what}"] = np.array([count(model) for model in pair.values()])
     raw |= {"batch_sizes": np.array(profile.speed.batch_sizes)}
     return subject.measured(
@@ -66,7 +72,9 @@ def speed(context: Context) -> Measured:
     )
 
 
-def timed_pairs(subject: EncoderSubject, order: list[Head]) -> dict[str, dict[str, nn.Module]]:
+def timed_pairs(
+    subject: setups.EncoderSubject, order: list[selection.Head]
+) -> dict[str, dict[str, torch.nn.Module]]:
     """The fine-tuned model and one of a published shape, each ``unpruned`` and ``pruned``.
 
     Args:
@@ -74,18 +82,20 @@ def timed_pairs(subject: EncoderSubject, order: list[Head]) -> dict[str, dict[st
     """
     timed = subject.profile.speed
     shape = shaped(timed.shape)
-    heads = rank_heads({kind: mask.double() for kind, mask in ones_mask(shape).items()})
+    heads = selection.rank_heads(
+        {kind: mask.double() for kind, mask in masking.ones_mask(shape).items()}
+    )
     pairs = {}
     for name, model, its_order in (
         ("finetuned", subject.model, order),
         ("shape", shape, random_order(heads, 0)),
     ):
-        cut = order_mask(model, its_order, round(timed.share * len(its_order)))
-        pairs[name] = {"unpruned": model, "pruned": prune_heads(copy.deepcopy(model), cut)}
+        cut = selection.order_mask(model, its_order, round(timed.share * len(its_order)))
+        pairs[name] = {"unpruned": model, "pruned": pruning.prune_heads(copy.deepcopy(model), cut)}
     return pairs
 
 
-def shaped(shape: str) -> nn.Module:
+def shaped(shape: str) -> torch.nn.Module:
     """A classifier of a published shape with random weights: for speed only."""
     torch.manual_seed(0)
     config = config_of_shape(shape)
@@ -97,10 +107,10 @@ def config_of_shape(shape: str) -> transformers.PretrainedConfig:
     return transformers.BertConfig() if shape == "bert-base" else BASES[shape].build()
 
 
-Padded = dict[int, list[dict[str, torch.Tensor]]]
+Padded: TypeAlias = "dict[int, list[dict[str, torch.Tensor]]]"
 
 
-def _texts(subject: EncoderSubject) -> Padded:
+def _texts(subject: setups.EncoderSubject) -> Padded:
     """The first test sentences, sorted by length, at each batch size."""
     profile = subject.profile
     tokenizer, prepared = load_tokenizer(profile.model), {}
@@ -111,11 +121,11 @@ def _texts(subject: EncoderSubject) -> Padded:
             size,
             profile.finetuning.max_length,
         )
-        prepared[size] = [without_labels(batch) for batch in batched.batches]
+        prepared[size] = [utils.without_labels(batch) for batch in batched.batches]
     return prepared
 
 
-def _random_ids(profile: Profile, model: nn.Module) -> Padded:
+def _random_ids(profile: Profile, model: torch.nn.Module) -> Padded:
     """Sentences of random words, all of the one length, without padding."""
     generator = torch.Generator().manual_seed(0)
     shape = profile.speed.shape_sentences, profile.speed.shape_length
@@ -129,7 +139,7 @@ def _random_ids(profile: Profile, model: nn.Module) -> Padded:
 
 
 def _timed(
-    pair: dict[str, nn.Module], batches: Padded, profile: Profile, journal: Journal, name: str
+    pair: dict[str, torch.nn.Module], batches: Padded, profile: Profile, journal: Journal, name: str
 ) -> Arrays:
     """Seconds (batch sizes, repetitions, variants) of one pass over all sentences.
 
@@ -146,19 +156,19 @@ def _timed(
     for model in pair.values():
         model.to(profile.device)
     batches = {
-        size: [to_device(batch, profile.device) for batch in parts]
+        size: [utils.to_device(batch, profile.device) for batch in parts]
         for size, parts in batches.items()
     }
 
     def once(size: int, repetition: int) -> Arrays:
         order = _VARIANTS if repetition % 2 == 0 else _VARIANTS[::-1]
-        seconds = {variant: pass_seconds(pair[variant], batches[size]) for variant in order}
+        seconds = {variant: utils.pass_seconds(pair[variant], batches[size]) for variant in order}
         return {"seconds": np.array([seconds[variant] for variant in _VARIANTS])}
 
     on_gpu = torch.device(profile.device).type == "cuda"  # which loads a kernel when first used
     for size in profile.speed.batch_sizes:  # warm-up, not counted
         for variant in _VARIANTS:
-            pass_seconds(pair[variant], batches[size] if on_gpu else batches[size][:1])
+            utils.pass_seconds(pair[variant], batches[size] if on_gpu else batches[size][:1])
     units = run_units(
         {
             f"{name} batch {size} run {run}": partial(once, size, run)
@@ -178,7 +188,7 @@ def _timed(
 
 
 def _of_a_machine(
-    pair: dict[str, nn.Module], batches: Padded, profile: Profile, journal: Journal, name: str
+    pair: dict[str, torch.nn.Module], batches: Padded, profile: Profile, journal: Journal, name: str
 ) -> Arrays:
     """What :func:`_timed` gives, and the sizes of files and memory."""
     timed = _timed(pair, batches, profile, journal, name)
@@ -188,7 +198,7 @@ def _of_a_machine(
     return timed | {f"{name}/{what}": value for what, value in sizes.items()}
 
 
-def _sizes(pair: dict[str, nn.Module], batches: Padded) -> Arrays:
+def _sizes(pair: dict[str, torch.nn.Module], batches: Padded) -> Arrays:
     """Bytes of the saved file and peak memory of a process."""
     sizes: dict[str, list[int]] = {"file": [], "memory": []}
     size = max(s for s in batches if s <= 16)
@@ -196,17 +206,17 @@ def _sizes(pair: dict[str, nn.Module], batches: Padded) -> Arrays:
     for variant in _VARIANTS:
         model = pair[variant]
         with tempfile.TemporaryDirectory() as folder:
-            save_pruned(model, Path(folder) / variant)
+            saving.save_pruned(model, Path(folder) / variant)
             sizes["file"].append((Path(folder) / variant / "model.safetensors").stat().st_size)
             sizes["memory"].append(_peak_memory(Path(folder) / variant, size, length))
     return {name: np.array(values) for name, values in sizes.items()}
 
 
-def attention_parameters(model: nn.Module) -> int:
+def attention_parameters(model: torch.nn.Module) -> int:
     """How many of the parameters are in the query, key, value and output projections."""
     return sum(
-        n_parameters(block.part(model, part))
-        for block in find_heads(model)
+        utils.n_parameters(block.part(model, part))
+        for block in discovery.find_heads(model)
         for part in block.spec.projections
     )
 

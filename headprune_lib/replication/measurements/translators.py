@@ -12,24 +12,19 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import sacrebleu
 
-from headprune_lib.ablation import all_but_one_masks, one_head_masks
-from headprune_lib.discovery import KINDS
-from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import Texts, normalise
+from headprune_lib.replication.lazy import ablation, masking, sacrebleu, selection, setups
 from headprune_lib.replication.measurements.curves import Scored, of_translations
 from headprune_lib.replication.measurements.measurement import Context, Own, measurement
 from headprune_lib.replication.measurements.records import Resamples, correlation_record
 from headprune_lib.replication.measurements.single_heads import best_heads, one_head
 from headprune_lib.replication.metrics import corpus_bleu, pack, sentence_counts, signature
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import TranslationSubject, measured_on
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
-from headprune_lib.replication.store.heads import heads_array, heads_in
+from headprune_lib.replication.store.heads import KINDS, heads_array, heads_in
 from headprune_lib.replication.store.verses import first_verses
-from headprune_lib.selection import Head
 
 BEAMS = (1, 5)
 
@@ -73,7 +68,7 @@ class SearchStatistics(Resamples):
     splits: int = 200
 
 
-def costly_heads(raw: Arrays) -> list[Head]:
+def costly_heads(raw: Arrays) -> list[selection.Head]:
     """Of each kind the heads without which the uncut model's translation is least likely."""
     order = np.argsort(-raw["draft_loss_change"].sum(-1), kind="stable")
     heads = [heads_in(raw["heads"])[row] for row in order]
@@ -96,7 +91,7 @@ def _search_parameters(profile: Profile) -> dict[str, Any]:
 )
 def quality(context: Context) -> Measured:
     """Translations of the test verses by greedy and by beam search."""
-    subject = TranslationSubject.of(context.profile, context.task)
+    subject = setups.TranslationSubject.of(context.profile, context.task)
     pairs = subject.headline
 
     def translated(beams: int) -> Arrays:
@@ -163,19 +158,22 @@ def search(context: Context) -> Measured:
     sample of all heads would rank noise. Compared are of each kind the heads without which the loss
     rises most, and each layer reduced to its best head.
     """
-    subject = TranslationSubject.of(context.profile, context.task)
+    subject = setups.TranslationSubject.of(context.profile, context.task)
     verses = first_verses(context.get("one_head").raw, context.profile.n_verses)
     cut, alone = costly_heads(verses), heads_in(context.get("best_heads").raw["heads"])
-    without_one, but_one = one_head_masks(subject.model), all_but_one_masks(subject.model)
+    without_one, but_one = (
+        ablation.one_head_masks(subject.model),
+        ablation.all_but_one_masks(subject.model),
+    )
     masks = {
-        "none": ones_mask(subject.model),
+        "none": masking.ones_mask(subject.model),
         **{f"without {head}": without_one[head] for head in cut},
         **{f"only {head}": but_one[head] for head in alone},
     }
-    pairs = measured_on(subject.split("test").first(_VERSES))
+    pairs = setups.measured_on(subject.split("test").first(_VERSES))
 
-    def counted(mask: HeadTensors, beams: int) -> Arrays:
-        with masked_heads(subject.model, mask):
+    def counted(mask: masking.HeadTensors, beams: int) -> Arrays:
+        with masking.masked_heads(subject.model, mask):
             translations = subject.translator.translate(pairs.sources, beams=beams)
         return {"counts": pack(sentence_counts(translations, pairs.targets))}
 

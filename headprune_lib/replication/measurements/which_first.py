@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 
-from headprune_lib.criteria.attention import combined
-from headprune_lib.discovery import KINDS
-from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import ORDERS_UP_TO
+from headprune_lib.replication.lazy import criteria, masking, selection, setups, torch
 from headprune_lib.replication.measurements.contrasts import (
     COMBINED,
     CONTROL,
@@ -54,10 +51,8 @@ from headprune_lib.replication.measurements.removal import (
 from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.order_names import RANDOM, further_training, parse_part, read_name
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
-from headprune_lib.replication.store.heads import heads_array, heads_in
-from headprune_lib.selection import Head, rank_heads
+from headprune_lib.replication.store.heads import KINDS, heads_array, heads_in
 
 N_EXAMPLES, N_VERSES = 1_000, 256
 """Of the test text, at most: many orders are followed, each on several trainings."""
@@ -74,19 +69,21 @@ CONTROL_DRAWS = 20
 
 def tested(subject: Subject) -> Texts:
     """The test text that orders are compared on."""
-    return subject.tested(N_VERSES if isinstance(subject, TranslationSubject) else N_EXAMPLES)
+    return subject.tested(
+        N_VERSES if isinstance(subject, setups.TranslationSubject) else N_EXAMPLES
+    )
 
 
 # --- the orders -----------------------------------------------------------------------------------
 
 _DRAWN = (RANDOM, COMBINED, CONTROL)
 """Orders that are no criterion's alone."""
-Followed = tuple[list[Head], str]
+Followed: TypeAlias = "tuple[list[selection.Head], str]"
 """An order, and what was chosen or drawn for it."""
 
 
 def _runs_of(
-    context: Context, order: str, subject: Subject, scores: HeadTensors
+    context: Context, order: str, subject: Subject, scores: masking.HeadTensors
 ) -> Iterator[Followed]:
     """Every run of an order on a training: several where it is drawn.
 
@@ -99,7 +96,7 @@ def _runs_of(
     finely = dataclasses.replace(context.profile, steps=STEPS)  # what is scored again
     context = dataclasses.replace(context, profile=finely)
     if order == RANDOM:
-        heads = rank_heads(subject.importance(context.journal))
+        heads = selection.rank_heads(subject.importance(context.journal))
         for draw in range(n_random(context.half, context.profile)):
             yield random_order(heads, 1000 * subject.seed + draw), str(draw)
     elif order == CONTROL:  # the combined order's own weight, but entropies of other heads
@@ -114,7 +111,7 @@ def _runs_of(
         yield named.ranked(scores), ""
 
 
-def _scores_of(context: Context, order: str, subject: Subject) -> HeadTensors:
+def _scores_of(context: Context, order: str, subject: Subject) -> masking.HeadTensors:
     """The scores that an order follows; none where it is drawn, or scored again at each step."""
     if order in _DRAWN or (named := read_name(order)).rescored:
         return {}
@@ -143,12 +140,12 @@ def loss_area(shares: tuple[float, ...], loss: np.ndarray) -> np.ndarray:
 
 
 def combined_order(
-    alpha: float, important: HeadTensors, wide: HeadTensors, draw: int | None = None
-) -> list[Head]:
+    alpha: float, important: masking.HeadTensors, wide: masking.HeadTensors, draw: int | None = None
+) -> list[selection.Head]:
     """By importance and entropy; with a draw, entropies change places within their layers."""
     if draw is not None:
         wide = {kind: shuffled_within(values, draw) for kind, values in wide.items()}
-    return rank_heads(combined(alpha, important, wide))
+    return selection.rank_heads(criteria.attention.combined(alpha, important, wide))
 
 
 def alpha_in(said: str) -> float:
@@ -170,7 +167,7 @@ def shuffled_within(values: torch.Tensor, draw: int) -> torch.Tensor:
 def _chosen(context: Context, subject: Subject) -> Followed:
     """The weight whose order adds least loss over 0 to 50% removed, on training text."""
     both, added = _both_scores(context, subject), {}
-    translator = isinstance(subject, TranslationSubject)
+    translator = isinstance(subject, setups.TranslationSubject)
     texts = subject.pairs("train") if translator else subject.selection
     for alpha in ALPHAS:
         masks = masks_along(subject, combined_order(alpha, *both), COMPARED)
@@ -180,7 +177,9 @@ def _chosen(context: Context, subject: Subject) -> Followed:
     return combined_order(best, *both), f"alpha={best:g}"
 
 
-def _both_scores(context: Context, subject: Subject) -> tuple[HeadTensors, HeadTensors]:
+def _both_scores(
+    context: Context, subject: Subject
+) -> tuple[masking.HeadTensors, masking.HeadTensors]:
     """Importance (not normalised) and entropy of every head, each measured once."""
     important = subject.scores(context.journal, read_name("importance unnormalised"))
     return important, subject.scores(context.journal, read_name("entropy"))
@@ -237,9 +236,9 @@ def which_first(context: Context, part: str) -> Measured:
     """Outcomes along every run of an order on one training, on the compared texts."""
     named, journal = parse_part(part, "tuned"), context.journal
     if context.half == "encoder":
-        subject: Subject = EncoderSubject.of(context.profile, named.training)
+        subject: Subject = setups.EncoderSubject.of(context.profile, named.training)
     else:
-        subject = TranslationSubject.of_listed(context.profile, context.task, named.training)
+        subject = setups.TranslationSubject.of_listed(context.profile, context.task, named.training)
     texts, scores = tested(subject), _scores_of(context, named.order, subject)
 
     def followed() -> Arrays:
@@ -275,7 +274,7 @@ def which_first(context: Context, part: str) -> Measured:
         **gates,
         **{f"scores {kind}": values.numpy() for kind, values in scores.items()},
     }
-    if isinstance(subject, TranslationSubject):
+    if isinstance(subject, setups.TranslationSubject):
         counts = np.stack([run["counts"] for run in outcomes])
         raw["counts_uncut"] = counts[0, 0]
         raw["counts_change"] = counts - counts[0, 0]

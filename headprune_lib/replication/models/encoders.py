@@ -11,26 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
-from transformers import DataCollatorWithPadding
 
-from headprune_lib.ablation import masked_logits
-from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.data import TASKS, Texts
+from headprune_lib.replication.lazy import (
+    ablation,
+    masking,
+    setups,
+    torch,
+    training,
+    transformers,
+    utils,
+)
 from headprune_lib.replication.metrics import millinats
 from headprune_lib.replication.models.pretrained import BASES, load_tokenizer, new_classifier
-from headprune_lib.replication.models.training import (
-    BatchTrainer,
-    adapted,
-    checkpoint_folder,
-    checkpoints_in,
-    fit,
-)
 from headprune_lib.replication.models.weights import (
     BFLOAT16,
     TRAINING_VERSION,
@@ -43,10 +39,6 @@ from headprune_lib.replication.paths import models_root, trained_root
 from headprune_lib.replication.profiles import Finetuning, Profile
 from headprune_lib.replication.store.files import Arrays, locked
 from headprune_lib.replication.store.journal import Journal
-from headprune_lib.utils import Batch, OomLimit, by_length, split_on_oom
-
-if TYPE_CHECKING:
-    from headprune_lib.replication.setups import EncoderSubject
 
 # --- batches and what a model answers --------------------------------------------------------------
 
@@ -95,11 +87,11 @@ def make_batches(
         short = tokenizer(*(side[i] for side in sides), truncation=True, max_length=max_length)
         rows[i] |= {name: short[name] for name in names if name in short}
     groups = (
-        by_length([row["input_ids"] for row in rows], batch_size)
+        utils.by_length([row["input_ids"] for row in rows], batch_size)
         if order is None
         else [[*order[start : start + batch_size]] for start in range(0, len(order), batch_size)]
     )
-    padded = DataCollatorWithPadding(tokenizer)
+    padded = transformers.DataCollatorWithPadding(tokenizer)
     batches = [dict(padded([rows[i] for i in members])) for members in groups]
     return Batches(batches, np.concatenate(groups), len(truncated))
 
@@ -121,23 +113,23 @@ def shuffled_by_length(examples: Texts, batch_size: int, generator: random.Rando
     return [i for batch in batches + short for i in batch]
 
 
-def evaluate(model: nn.Module, prepared: Batches, mask: HeadTensors | None) -> Arrays:
+def evaluate(model: torch.nn.Module, prepared: Batches, mask: masking.HeadTensors | None) -> Arrays:
     """``correct`` and ``loss`` (nats) of every example, shape ``(n,)``, under one mask."""
 
-    def masked(batch: Batch) -> Tensor:
-        (logits,) = masked_logits(model, [batch], mask)
+    def masked(batch: utils.Batch) -> torch.Tensor:
+        (logits,) = ablation.masked_logits(model, [batch], mask)
         return logits
 
-    oom_limit = OomLimit()
+    oom_limit = utils.OomLimit()
     logits = torch.cat(
-        [split_on_oom(masked, batch, torch.cat, oom_limit) for batch in prepared.batches]
+        [utils.split_on_oom(masked, batch, torch.cat, oom_limit) for batch in prepared.batches]
     )
     labels = torch.cat([batch["labels"] for batch in prepared.batches])
     correct, loss = answers(logits, labels)
     return {"correct": prepared.restore(correct), "loss": prepared.restore(loss)}
 
 
-def answers(logits: Tensor, labels: Tensor) -> tuple[np.ndarray, np.ndarray]:
+def answers(logits: torch.Tensor, labels: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
     """(..., n, class) x (n,) -> right or wrong and cross-entropy in nats, both (..., n)."""
     logits = logits.double()
     correct = (logits.argmax(-1) == labels).numpy()
@@ -194,7 +186,7 @@ def training_folder(profile: Profile, recipe: dict) -> Path:
     return trained_root() / "training" / f"{cached_name(profile.model, recipe)}{suffix}"
 
 
-def finetune(profile: Profile, seed: int) -> nn.Module:
+def finetune(profile: Profile, seed: int) -> torch.nn.Module:
     """Train every weight but what is ``frozen``: AdamW, linear warm-up and decay, cross-entropy.
 
     After a kill it goes on from the last whole epoch, and ends with the same weights.
@@ -213,19 +205,24 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
     return _trained(profile, model, profile.finetuning, seed, folder, title)
 
 
-def _freeze(profile: Profile, model: nn.Module) -> None:
+def _freeze(profile: Profile, model: torch.nn.Module) -> None:
     if profile.frozen == "embeddings":
         base = model.base_model
         getattr(base, "embeddings", base.get_input_embeddings()).requires_grad_(False)
 
 
 def _trained(
-    profile: Profile, model: nn.Module, settings: Finetuning, seed: int, folder: Path, title: str
-) -> nn.Module:
+    profile: Profile,
+    model: torch.nn.Module,
+    settings: Finetuning,
+    seed: int,
+    folder: Path,
+    title: str,
+) -> torch.nn.Module:
     """The model after a training; dropout goes on from the random numbers drawn before."""
     train = TASKS[profile.task].split("train", profile.data).first(settings.n_train)
     batches = _Epochs(load_tokenizer(profile.model), train, settings, seed)
-    return fit(
+    return training.fit(
         model,
         batches,
         folder,
@@ -234,7 +231,7 @@ def _trained(
         device=profile.device_here,
         precision=BFLOAT16,
         epochs=settings.epochs,
-        trainer=_Trainer,
+        trainer=training.EpochTrainer,
         optim="adamw_torch",
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
@@ -242,7 +239,7 @@ def _trained(
     )
 
 
-class _Epochs(Dataset):
+class _Epochs:
     """The batches of one epoch, tokenised when it begins; each epoch has an order of its own."""
 
     def __init__(self, tokenizer, examples: Texts, settings: Finetuning, seed: int) -> None:
@@ -261,37 +258,12 @@ class _Epochs(Dataset):
         self.batches = self.batched(self.orders[epoch]).batches
 
 
-class _Loader(DataLoader):
-    """Batches in their order; draws nothing from the generator that dropout draws from."""
-
-    def __init__(self, epochs: _Epochs) -> None:
-        super().__init__(epochs, batch_size=None, generator=torch.Generator())
-
-    def set_epoch(self, epoch: int) -> None:
-        self.dataset.begin(epoch)
-
-
-class _Trainer(BatchTrainer):
-    """The loss is a mean over a batch; weight decay is for every parameter, biases included."""
-
-    def __init__(self, **given) -> None:
-        with torch.random.fork_rng(devices=[]):  # dropout goes on from where the new weights ended
-            super().__init__(**given)
-        self.model_accepts_loss_kwargs = False
-
-    def get_train_dataloader(self) -> DataLoader:
-        return _Loader(self.train_dataset)
-
-    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
-        return [name for name, _ in model.named_parameters()]
-
-
 # --- stored weights: the committed ones, else those of the cache, else trained now -----------------
 
 
 def finetuned(
     profile: Profile, seed: int | None = None, *, kernel: str = "sdpa", retrain: bool = False
-) -> nn.Module:
+) -> torch.nn.Module:
     """The fine-tuned classifier of a seed: the stored one, else trained now and stored.
 
     Weights are rounded to float16 before anything is measured with them, so that the file and the
@@ -311,7 +283,7 @@ def finetuned(
     path = weights_path(profile.model, wanted)
     weights = None if retrain else read_weights(path, wanted)
     if weights is None:
-        with locked(path), checkpoints_in(training_folder(profile, wanted)):
+        with locked(path), training.checkpoints_in(training_folder(profile, wanted)):
             # another process may have trained the model while this one waited
             weights = None if retrain else read_weights(path, wanted)
             if weights is None:
@@ -321,7 +293,7 @@ def finetuned(
     return model.to(profile.device_here)
 
 
-def with_classes_at(model: nn.Module, places: Sequence[int]) -> nn.Module:
+def with_classes_at(model: torch.nn.Module, places: Sequence[int]) -> torch.nn.Module:
     """The classifier with its classes in another order: with the rows of its last layer moved.
 
     Args:
@@ -335,7 +307,7 @@ def with_classes_at(model: nn.Module, places: Sequence[int]) -> nn.Module:
     ids = torch.arange(3, 11)[None]
     with torch.inference_mode():
         before = model(input_ids=ids).logits
-    linear = [part for part in model.modules() if isinstance(part, nn.Linear)]
+    linear = [part for part in model.modules() if isinstance(part, torch.nn.Linear)]
     last = [part for part in linear if part.out_features == len(places)][-1:]
     with torch.no_grad():
         for weights in (weights for part in last for weights in part.parameters()):
@@ -362,8 +334,8 @@ def weights_path(base: str, recipe: dict) -> Path:
 
 
 def with_weights(
-    task: str, base: str, seed: int, weights: dict[str, Tensor], kernel: str
-) -> nn.Module:
+    task: str, base: str, seed: int, weights: dict[str, torch.Tensor], kernel: str
+) -> torch.nn.Module:
     """A classifier with fine-tuned tensors in place of the base's; see :func:`load_trained`."""
     return load_trained(new_classifier(base, TASKS[task].labels, seed, kernel), weights, base)
 
@@ -389,7 +361,9 @@ def recipe_of(profile: Profile, way: Way) -> dict[str, Any]:
     return again if way == "all weights" else again | {"rank": profile.recovery.lora.rank}
 
 
-def retrained(subject: EncoderSubject, model: nn.Module, way: Way, heads: str) -> nn.Module:
+def retrained(
+    subject: setups.EncoderSubject, model: torch.nn.Module, way: Way, heads: str
+) -> torch.nn.Module:
     """The model after training on the subject's training sentences, in evaluation mode.
 
     An interrupted training resumes from its last epoch. Weights are those of the training, without
@@ -401,24 +375,24 @@ def retrained(subject: EncoderSubject, model: nn.Module, way: Way, heads: str) -
     """
     profile = subject.profile
     signature = [recipe_of(profile, way), way, subject.weights_sha256, heads, profile.device_here]
-    folder = checkpoint_folder(f"{profile.task}-{profile.model}-again", signature)
+    folder = training.checkpoint_folder(f"{profile.task}-{profile.model}-again", signature)
     again, title = _again(profile, way), f"train {profile.model} again, {way}"
     torch.manual_seed(SEED)
-    with checkpoints_in(folder):
+    with training.checkpoints_in(folder):
         if way == "LoRA":
-            wrapped = adapted(model, projections(model), profile.recovery.lora.rank)
+            wrapped = training.adapted(model, projections(model), profile.recovery.lora.rank)
             _trained(profile, wrapped, again, SEED, folder, title)
             return wrapped.merge_and_unload().eval()
         _freeze(profile, model)
         return _trained(profile, model, again, SEED, folder, title)
 
 
-def projections(model: nn.Module) -> list[str]:
+def projections(model: torch.nn.Module) -> list[str]:
     """Names of the linear layers of attention and feed-forward, in every layer of the encoder."""
     return [
         name
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and ".encoder." in f".{name}"
+        if isinstance(module, torch.nn.Linear) and ".encoder." in f".{name}"
     ]
 
 
@@ -452,5 +426,5 @@ def outcomes(profile: Profile, finetuning: Finetuning, held_out: Texts, journal:
         limit, tokenizer = tried.max_length, load_tokenizer(profile.model)
         return evaluate(model, make_batches(tokenizer, held_out, profile.batch_size, limit), None)
 
-    with checkpoints_in(training_folder(trying, wanted)):
+    with training.checkpoints_in(training_folder(trying, wanted)):
         return journal.unit(cached_name(profile.model, wanted), answered)

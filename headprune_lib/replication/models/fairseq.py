@@ -15,14 +15,12 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from headprune_lib.fairseq_import import FairseqTranslator, import_fairseq
-from headprune_lib.fairseq_import.load import Dictionary, Splitter, read_checkpoint
 from headprune_lib.messages import unknown
 from headprune_lib.replication.data import Archive, Moses, iwslt
+from headprune_lib.replication.lazy import fairseq_import, saving
 from headprune_lib.replication.models.weights import sha256_of
 from headprune_lib.replication.profiles import FairseqRecipe, Published
 from headprune_lib.replication.store.files import locked, replace_files
-from headprune_lib.saving import load_pruned, save_pruned
 
 RECIPE = (
     *("--arch", "transformer_iwslt_de_en"),
@@ -169,7 +167,7 @@ def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
     for epoch, checkpoint in sorted(numbered.items()):
         folder = out / f"epoch-{epoch}"
         if not (folder / "model.safetensors").is_file():
-            save_pruned(import_fairseq(checkpoint, pair).model, folder)
+            saving.save_pruned(fairseq_import.import_fairseq(checkpoint, pair).model, folder)
         folders.append(folder)
     return folders
 
@@ -222,7 +220,7 @@ def train_by_fairseq(
 
 def _updates(checkpoint: Path) -> int:
     """After how many updates a checkpoint was written; ValueError where it does not say."""
-    history = read_checkpoint(checkpoint).get("optimizer_history")
+    history = fairseq_import.load.read_checkpoint(checkpoint).get("optimizer_history")
     if not history:
         raise ValueError(f"{checkpoint} does not say after how many updates it was written")
     return int(history[-1]["num_updates"])
@@ -236,13 +234,15 @@ def stored_by_fairseq(folder: Path) -> dict | None:
 
 def load_by_fairseq(
     device: str, recipe: FairseqRecipe, weights: Path, kernel: str
-) -> tuple[FairseqTranslator, Moses, Moses, list[dict]]:
+) -> tuple[fairseq_import.FairseqTranslator, Moses, Moses, list[dict]]:
     """A converted checkpoint, the tokens of both its languages, and its learning curve."""
-    model = load_pruned(weights.parent).to(device).eval()
+    model = saving.load_pruned(weights.parent).to(device).eval()
     model.set_attn_implementation(kernel)
     data, (source, target) = _binary_data(recipe.pieces), iwslt.LANGUAGES
-    words = [Dictionary(data / f"dict.{side}.txt") for side in (source, target)]
-    translator = FairseqTranslator(model, *words, Splitter(data / _CODES))
+    words = [fairseq_import.load.Dictionary(data / f"dict.{side}.txt") for side in (source, target)]
+    translator = fairseq_import.FairseqTranslator(
+        model, *words, fairseq_import.load.Splitter(data / _CODES)
+    )
     curve = json.loads((weights.parents[1] / _CURVE).read_text())
     return translator, iwslt.TOKENS[source], iwslt.TOKENS[target], curve
 
@@ -262,7 +262,7 @@ _ARCHIVES = {archive.name: archive for archive in (WMT14,)}
 _TOKENS = {side: Moses(side, aggressive=True, straight=True) for side in ("en", "fr")}
 
 
-def public_translator(archive: Archive = WMT14) -> FairseqTranslator:
+def public_translator(archive: Archive = WMT14) -> fairseq_import.FairseqTranslator:
     """The published model, fetched the first time; it reads text in tokens of Moses.
 
     Raises:
@@ -270,7 +270,7 @@ def public_translator(archive: Archive = WMT14) -> FairseqTranslator:
         WrongChecksum: another file came.
     """
     folder = archive.folder()
-    return import_fairseq(
+    return fairseq_import.import_fairseq(
         folder / _CHECKPOINT,
         [folder / "dict.en.txt", folder / "dict.fr.txt"],
         bpe=folder / "bpecodes",
@@ -301,7 +301,7 @@ def described(published: Published) -> dict:
 
 def load_public(
     published: Published, kernel: str, device: str
-) -> tuple[FairseqTranslator, Moses, Moses, list[dict]]:
+) -> tuple[fairseq_import.FairseqTranslator, Moses, Moses, list[dict]]:
     """The published model, the tokens of both its languages, and no learning curve."""
     translator = public_translator(archive_of(published))
     translator.model.to(device).set_attn_implementation(kernel)

@@ -5,41 +5,31 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
-
-from headprune_lib.masking import HeadTensors
-from headprune_lib.pruning import prune_heads
-from headprune_lib.replication.models.training import adapted, checkpoints_in, fit
+from headprune_lib.replication.lazy import masking, pruning, setups, torch, training, utils
 from headprune_lib.replication.models.weights import FLOAT32
-from headprune_lib.utils import NO_LABEL, Batch
-
-if TYPE_CHECKING:
-    from headprune_lib.replication.setups import LanguageSubject
 
 SEED = 1
 PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 """What of a layer is adapted; a layer without heads has no attention left to adapt."""
 
 
-def padded(passages: Sequence[list[int]]) -> Batch:
+def padded(passages: Sequence[list[int]]) -> utils.Batch:
     """Passages as a batch; tokens that only fill it up have no label."""
     longest = max(map(len, passages))
     rows = [ids + [0] * (longest - len(ids)) for ids in passages]
     mask = torch.tensor([[1] * len(ids) + [0] * (longest - len(ids)) for ids in passages])
     ids = torch.tensor(rows)
-    labels = ids.masked_fill(mask == 0, NO_LABEL)
+    labels = ids.masked_fill(mask == 0, utils.NO_LABEL)
     return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
-def pruned(subject: LanguageSubject, mask: HeadTensors) -> nn.Module:
+def pruned(subject: setups.LanguageSubject, mask: masking.HeadTensors) -> torch.nn.Module:
     """A copy of the subject's model without the heads that the mask cuts."""
-    return prune_heads(copy.deepcopy(subject.model), mask)
+    return pruning.prune_heads(copy.deepcopy(subject.model), mask)
 
 
-def tuned(subject: LanguageSubject, model: nn.Module, folder: Path) -> nn.Module:
+def tuned(subject: setups.LanguageSubject, model: torch.nn.Module, folder: Path) -> torch.nn.Module:
     """The model after LoRA on the subject's training passages; its adapters are merged into it.
 
     There are as many batches as updates: the training passages from the start, over and over.
@@ -53,9 +43,9 @@ def tuned(subject: LanguageSubject, model: nn.Module, folder: Path) -> nn.Module
     passages = subject.tuning * (1 + wanted // len(subject.tuning))
     torch.manual_seed(SEED)
     targets = [name for name, _ in model.named_modules() if name.rpartition(".")[2] in PROJECTIONS]
-    wrapped = adapted(model, targets, settings.rank, "CAUSAL_LM")
-    with checkpoints_in(folder):
-        fit(
+    wrapped = training.adapted(model, targets, settings.rank, "CAUSAL_LM")
+    with training.checkpoints_in(folder):
+        training.fit(
             wrapped,
             [padded(passages[i : i + size]) for i in range(0, wanted, size)],
             folder,

@@ -14,11 +14,6 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-import torch
-import transformers
-from torch import nn
-
-from headprune_lib.export.gguf import read_gguf, read_gguf_tokenizer
 from headprune_lib.messages import one_line, quiet, unknown
 from headprune_lib.replication.data import (
     MissingData,
@@ -32,6 +27,7 @@ from headprune_lib.replication.data import (
     noted,
     word_tokenizer,
 )
+from headprune_lib.replication.lazy import gguf, torch, transformers
 from headprune_lib.replication.models.weights import sha256_of
 from headprune_lib.replication.paths import absolute, cache_root
 from headprune_lib.replication.store.files import set_aside
@@ -419,7 +415,9 @@ def load_tokenizer(base: str):
     return transformers.AutoTokenizer.from_pretrained({**BASES, **LANGUAGE_MODELS}[base].folder())
 
 
-_gguf_tokenizer = cache(read_gguf_tokenizer)
+@cache
+def _gguf_tokenizer(file: Path):
+    return gguf.read_gguf_tokenizer(file)
 
 
 def _gguf(name: str) -> Path:
@@ -428,7 +426,7 @@ def _gguf(name: str) -> Path:
     return entry.folder() / Path(entry.files[0].path).name
 
 
-def load_language_model(name: str) -> nn.Module:
+def load_language_model(name: str) -> torch.nn.Module:
     """The model in float32, its four-bit weights put back into numbers by transformers.
 
     Raises:
@@ -439,12 +437,14 @@ def load_language_model(name: str) -> nn.Module:
         with quiet():
             return kind.from_pretrained(entry.folder(), dtype=torch.float32).eval()
     if entry.build is None:
-        return read_gguf(_gguf(name))
+        return gguf.read_gguf(_gguf(name))
     torch.manual_seed(0)
     return kind.from_config(entry.build()).eval()
 
 
-def new_classifier(base: str, labels: Sequence[str], seed: int, kernel: str = "sdpa") -> nn.Module:
+def new_classifier(
+    base: str, labels: Sequence[str], seed: int, kernel: str = "sdpa"
+) -> torch.nn.Module:
     """The base with a fresh classification head; the head's weights depend on ``seed`` alone."""
     torch.manual_seed(seed)
     entry = BASES[base]

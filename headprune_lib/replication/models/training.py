@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.trainer_utils import sort_checkpoints
 
@@ -187,6 +187,50 @@ class BatchTrainer(Trainer):
             self.accelerator.backward(loss)
             losses.append(loss.detach())
         return torch.stack(losses).sum()
+
+
+class _Loader(DataLoader):
+    """Batches in their order; draws nothing from the generator that dropout draws from."""
+
+    def __init__(self, epochs: Dataset) -> None:
+        super().__init__(epochs, batch_size=None, generator=torch.Generator())
+
+    def set_epoch(self, epoch: int) -> None:
+        self.dataset.begin(epoch)
+
+
+class EpochTrainer(BatchTrainer):
+    """The loss is a mean over a batch; weight decay is for every parameter, biases included."""
+
+    def __init__(self, **given) -> None:
+        with torch.random.fork_rng(devices=[]):  # dropout goes on from where the new weights ended
+            super().__init__(**given)
+        self.model_accepts_loss_kwargs = False
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Of batches that are made when their epoch begins."""
+        return _Loader(self.train_dataset)
+
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """All of them."""
+        return [name for name, _ in model.named_parameters()]
+
+
+class JudgedTrainer(BatchTrainer):
+    """Evaluates by a function of the model, such as BLEU of what it translates."""
+
+    def __init__(self, judge: Callable[[nn.Module], float], **given) -> None:
+        super().__init__(**given)
+        self.judge = judge
+
+    def evaluate(self, *_args, **_kwargs) -> dict[str, float]:
+        """What the function says, also to the log and the callbacks."""
+        metrics = {"eval_bleu": self.judge(self.model)}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
+        return metrics
 
 
 class _Bar(ProgressCallback):

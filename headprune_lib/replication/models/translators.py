@@ -8,33 +8,30 @@ import json
 import math
 import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-import sacrebleu
 import sentencepiece
-import torch
-import transformers
 from numpy.typing import NDArray
-from safetensors.torch import load_file
-from torch import Tensor, nn
-from transformers import TrainerCallback
 
-from headprune_lib.fairseq_import import FairseqTranslator
 from headprune_lib.messages import quiet
 from headprune_lib.replication.data import TRANSLATION_TASKS, Moses, Texts
+from headprune_lib.replication.lazy import (
+    fairseq_import,
+    generation,
+    sacrebleu,
+    safetensors_torch,
+    setups,
+    torch,
+    training,
+    transformers,
+    utils,
+)
 from headprune_lib.replication.metrics import sentence_counts
 from headprune_lib.replication.models import fairseq
-from headprune_lib.replication.models.generation import generate
-from headprune_lib.replication.models.training import (
-    BatchTrainer,
-    checkpoint_folder,
-    checkpoints_in,
-    fit,
-)
 from headprune_lib.replication.models.weights import (
     TRAINING_VERSION,
     load_trained,
@@ -56,10 +53,6 @@ from headprune_lib.replication.profiles import (
 )
 from headprune_lib.replication.store.files import locked, replace_files
 from headprune_lib.replication.store.verses import BESIDE
-from headprune_lib.utils import teacher_forced
-
-if TYPE_CHECKING:
-    from headprune_lib.replication.setups import TranslationSubject
 
 PAD, UNKNOWN, END = 0, 1, 2
 
@@ -121,7 +114,7 @@ class MosesPieces:
         target: how target text is.
     """
 
-    fairseq: FairseqTranslator
+    fairseq: fairseq_import.FairseqTranslator
     source: Moses
     target: Moses
 
@@ -233,7 +226,7 @@ class Translator:
 
     def translate(self, texts: Sequence[str], *, beams: int = 1) -> list[str]:
         """Translations of texts, in their order."""
-        return self.pieces.texts(generate(self.model, self.encode(texts), beams=beams))
+        return self.pieces.texts(generation.generate(self.model, self.encode(texts), beams=beams))
 
 
 # --- training ----------------------------------------------------------------------------------------
@@ -287,7 +280,7 @@ def token_batches(
     max_tokens: int,
     seed: int,
     start: int,
-) -> list[dict[str, Tensor]]:
+) -> list[dict[str, torch.Tensor]]:
     """Batches of pairs of like length, each of at most ``max_tokens`` target tokens with padding.
 
     ``start`` is what the model's decoder starts with.
@@ -303,7 +296,9 @@ def token_batches(
         members.append(i)
     batches.append(members)
     return [
-        teacher_forced([sources[i] for i in members], [targets[i] for i in members], PAD, start)
+        utils.teacher_forced(
+            [sources[i] for i in members], [targets[i] for i in members], PAD, start
+        )
         for members in batches
     ]
 
@@ -449,13 +444,15 @@ def _train_here(
         seed,
         network.config.decoder_start_token_id,
     )
-    fit(
+    training.fit(
         network,
         batches,
         folder,
         title,
-        trainer=partial(_Trainer, partial(validation_bleu, pieces=pieces, pairs=splits["valid"])),
-        data={"eval_dataset": batches[:1], "callbacks": [_KeepWeights(folder, recipe, wanted)]},
+        trainer=partial(
+            training.JudgedTrainer, partial(validation_bleu, pieces=pieces, pairs=splits["valid"])
+        ),
+        data={"eval_dataset": batches[:1], "callbacks": [_keeping_weights(folder, recipe, wanted)]},
         **_settings(recipe, seed, device),
         epochs=recipe.max_epochs,
         learning_rate=recipe.learning_rate,
@@ -479,67 +476,51 @@ def _settings(recipe: Recipe, seed: int, device: str) -> dict[str, Any]:
     }
 
 
-def validation_bleu(model: nn.Module, pieces: Pieces, pairs: Texts) -> float:
+def validation_bleu(model: torch.nn.Module, pieces: Pieces, pairs: Texts) -> float:
     """Greedy corpus BLEU of a model on pairs of sentences."""
     was_training = model.training
     model.eval()
-    hypotheses = pieces.texts(generate(model, pieces.sources(pairs.sources)))
+    hypotheses = pieces.texts(generation.generate(model, pieces.sources(pairs.sources)))
     model.train(was_training)
     return sacrebleu.corpus_bleu(hypotheses, [list(pairs.targets)]).score
 
 
-class _Trainer(BatchTrainer):
-    """Evaluates by translating, as everything else here does."""
-
-    def __init__(self, judge: Callable[[nn.Module], float], **given) -> None:
-        super().__init__(**given)
-        self.judge = judge
-
-    def evaluate(self, *_args, **_kwargs) -> dict[str, float]:
-        metrics = {"eval_bleu": self.judge(self.model)}
-        self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(
-            self.args, self.state, self.control, metrics
-        )
-        return metrics
-
-
-class _KeepWeights(TrainerCallback):
-    """Weights and a line of the learning curve after each epoch; says when to stop.
+def _keeping_weights(folder: Path, recipe: Recipe, described: dict) -> transformers.TrainerCallback:
+    """Keeps weights and a line of the learning curve after each epoch; says when to stop.
 
     Weights also within the first epochs, in which the model learns most.
 
     Patience is counted on the stored curve, so that a resumed training stops at the same epoch.
     """
 
-    def __init__(self, folder: Path, recipe: Recipe, described: dict) -> None:
-        self.folder, self.recipe, self.described = folder, recipe, described
+    class KeepWeights(transformers.TrainerCallback):
+        def on_train_begin(self, args, state, control, model=None, **kwargs) -> None:
+            if state.global_step == 0:
+                save_trained(model, update_path(folder, 0), described)
 
-    def on_train_begin(self, args, state, control, model=None, **kwargs) -> None:
-        if state.global_step == 0:
-            save_trained(model, update_path(self.folder, 0), self.described)
+        def on_step_end(self, args, state, control, model=None, **kwargs) -> None:
+            quarter = max(1, round(state.max_steps / recipe.max_epochs / 4))
+            if state.global_step <= 12 * quarter and state.global_step % quarter == 0:
+                save_trained(model, update_path(folder, state.global_step), described)
 
-    def on_step_end(self, args, state, control, model=None, **kwargs) -> None:
-        quarter = max(1, round(state.max_steps / self.recipe.max_epochs / 4))
-        if state.global_step <= 12 * quarter and state.global_step % quarter == 0:
-            save_trained(model, update_path(self.folder, state.global_step), self.described)
+        def on_evaluate(self, args, state, control, metrics, model=None, **kwargs) -> None:
+            epoch = round(state.epoch)
+            losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
+            save_trained(model, epoch_path(folder, epoch), described)
+            curve = [record for record in read_curve(folder) if record["epoch"] < epoch]
+            curve.append(
+                {
+                    "epoch": epoch,
+                    "updates": state.global_step,
+                    "bleu": metrics["eval_bleu"],
+                    "training_loss": losses[-1] if losses else None,
+                }
+            )
+            replace_files({folder / "curve.json": (json.dumps(curve, indent=1) + "\n").encode()})
+            if finished(curve, recipe):
+                control.should_training_stop = True
 
-    def on_evaluate(self, args, state, control, metrics, model=None, **kwargs) -> None:
-        epoch = round(state.epoch)
-        losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
-        save_trained(model, epoch_path(self.folder, epoch), self.described)
-        curve = [record for record in read_curve(self.folder) if record["epoch"] < epoch]
-        curve.append(
-            {
-                "epoch": epoch,
-                "updates": state.global_step,
-                "bleu": metrics["eval_bleu"],
-                "training_loss": losses[-1] if losses else None,
-            }
-        )
-        replace_files({self.folder / "curve.json": (json.dumps(curve, indent=1) + "\n").encode()})
-        if finished(curve, self.recipe):
-            control.should_training_stop = True
+    return KeepWeights()
 
 
 # --- stored weights: the committed ones, else those of the cache, else trained now -------------------
@@ -727,7 +708,7 @@ def final_weights(folder: Path, task: str, recipe: Recipe, seed: int) -> Path:
     path = folder / FINAL
     if not path.is_file():
         last = [record["epoch"] for record in read_curve(folder)][-recipe.averaged_epochs :]
-        weights = [load_file(epoch_path(folder, epoch)) for epoch in last]
+        weights = [safetensors_torch.load_file(epoch_path(folder, epoch)) for epoch in last]
         mean = {
             name: torch.stack([tensors[name].float() for tensors in weights]).mean(0)
             for name in weights[0]
@@ -754,7 +735,9 @@ def recipe_of(profile: Profile) -> dict[str, Any]:
     return {"seed": SEED, "warmup": WARMUP, "epochs": profile.recovery.epochs}
 
 
-def retrained(subject: TranslationSubject, model: nn.Module, heads: str) -> nn.Module:
+def retrained(
+    subject: setups.TranslationSubject, model: torch.nn.Module, heads: str
+) -> torch.nn.Module:
     """The model after training on the subject's training pairs, in evaluation mode.
 
     With the recipe of its training, but for the learning rate: it rises to the value at which that
@@ -775,7 +758,10 @@ def retrained(subject: TranslationSubject, model: nn.Module, heads: str) -> nn.M
             f"the model of {task}, {name} is trained by others; give one that is trained here"
         )
     signature = [recipe_of(profile), translator.weights_sha256, heads, profile.device_here]
-    folder, epochs = checkpoint_folder(f"{task}.{name}-again", signature), profile.recovery.epochs
+    folder, epochs = (
+        training.checkpoint_folder(f"{task}.{name}-again", signature),
+        profile.recovery.epochs,
+    )
     pairs = subject.split("train")
     batches = token_batches(
         translator.encode(pairs.sources),
@@ -784,8 +770,8 @@ def retrained(subject: TranslationSubject, model: nn.Module, heads: str) -> nn.M
         SEED,
         translator.model.config.decoder_start_token_id,
     )
-    with checkpoints_in(folder):
-        return fit(
+    with training.checkpoints_in(folder):
+        return training.fit(
             model,
             batches,
             folder,

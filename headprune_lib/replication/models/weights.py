@@ -8,12 +8,10 @@ import warnings
 from functools import lru_cache
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor, nn
 
 from headprune_lib.replication.data import file_sha256
+from headprune_lib.replication.lazy import safetensors_torch, torch
 from headprune_lib.replication.store.files import replace_files, set_aside
 
 BFLOAT16 = "bfloat16 autocast"
@@ -38,7 +36,7 @@ def working_precision(precision: str, device: str | torch.device) -> str:
     return precision if has_it else FLOAT32
 
 
-def save_trained(model: nn.Module, path: Path, recipe: dict) -> None:
+def save_trained(model: torch.nn.Module, path: Path, recipe: dict) -> None:
     """Write the parameters that were trained, rounded to float16, and the recipe with them.
 
     A tensor that two names share is written once; what is not trained is made anew, or the base's.
@@ -57,14 +55,16 @@ def save_trained(model: nn.Module, path: Path, recipe: dict) -> None:
     )
 
 
-def write_weights(weights: dict[str, Tensor], path: Path, recipe: dict) -> None:
+def write_weights(weights: dict[str, torch.Tensor], path: Path, recipe: dict) -> None:
     """Write tensors rounded to float16, and the recipe with them; all or nothing."""
     weights = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items()}
     # one entry: the order of several is not the same in each process
-    replace_files({path: save(weights, {"recipe": json.dumps(recipe, sort_keys=True)})})
+    replace_files(
+        {path: safetensors_torch.save(weights, {"recipe": json.dumps(recipe, sort_keys=True)})}
+    )
 
 
-def read_weights(path: Path, recipe: dict) -> dict[str, Tensor] | None:
+def read_weights(path: Path, recipe: dict) -> dict[str, torch.Tensor] | None:
     """The tensors of a file as float32, or None where there is none that can be used.
 
     A damaged file, or one of another recipe, is set aside under another name with a warning.
@@ -86,8 +86,8 @@ def read_weights(path: Path, recipe: dict) -> dict[str, Tensor] | None:
 
 
 def load_trained(
-    model: nn.Module, weights: dict[str, Tensor], what: str, *, whole: bool = False
-) -> nn.Module:
+    model: torch.nn.Module, weights: dict[str, torch.Tensor], what: str, *, whole: bool = False
+) -> torch.nn.Module:
     """The model in evaluation mode, with stored tensors in place of its own.
 
     Args:
@@ -114,7 +114,7 @@ def load_trained(
 def stored_recipe(path: Path) -> dict | None:
     """The recipe in a file of weights; None, with a warning, where the file cannot be read."""
     try:
-        with safe_open(path, "pt") as file:
+        with safe_open(path, "np") as file:
             return _recipe_in(file)
     except (SafetensorError, ValueError, OSError) as error:
         warnings.warn(

@@ -7,6 +7,7 @@ unchanged results gives an empty diff.
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import sys
@@ -15,11 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import yaml
-from nbformat import NotebookNode
 
 from headprune_lib.messages import unknown
+from headprune_lib.replication.lazy import nbformat, papermill
 from headprune_lib.replication.pages.page import WrongParameter, read_parameters
 from headprune_lib.replication.pages.reruns import as_html, mark_as_rerun
 from headprune_lib.replication.paths import absolute, project_root
@@ -66,12 +66,16 @@ def notebook_parameters(path: Path) -> dict[str, Any]:
     Raises:
         WrongParameter: the notebook has no cell tagged ``parameters``.
     """
-    import papermill
-
-    declared = papermill.inspect_notebook(str(path))
-    if not declared:
+    cells = json.loads(path.read_text("utf-8")).get("cells", ())
+    tagged = [cell for cell in cells if "parameters" in cell["metadata"].get("tags", ())]
+    if not tagged:
         raise WrongParameter(f"{path.name} has no cell tagged 'parameters'")
-    return {name: parameter["default"] for name, parameter in declared.items()}
+    return {
+        target.id: ast.unparse(line.value)
+        for line in ast.parse("".join(tagged[0]["source"])).body
+        if isinstance(line, ast.Assign)
+        for target in line.targets
+    }
 
 
 def check_values(path: Path, parameters: Mapping[str, Any]) -> None:
@@ -127,8 +131,6 @@ def run_notebook(
         WrongParameter: a parameter that the notebook does not declare.
         papermill.PapermillExecutionError: a cell failed; the message holds its traceback.
     """
-    import papermill
-
     source = find_notebook(path)
     target = source if output is None else absolute(output)
     if not target.parent.is_dir():
@@ -164,7 +166,7 @@ def run_notebook(
     return target
 
 
-def strip_noise(notebook: NotebookNode, keep_injected: bool = False) -> None:
+def strip_noise(notebook: nbformat.NotebookNode, keep_injected: bool = False) -> None:
     """Remove, in place, what depends on the moment and the machine of a run.
 
     That is papermill's records, timings, the interpreter's version, stderr (progress bars,
@@ -199,9 +201,9 @@ def strip_noise(notebook: NotebookNode, keep_injected: bool = False) -> None:
             _clean_output(output, cell.execution_count)
 
 
-def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
+def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
     """Printed text in one piece: in which pieces it arrives is up to the kernel's clock."""
-    joined: list[NotebookNode] = []
+    joined: list[nbformat.NotebookNode] = []
     for output in outputs:
         if output.output_type == "stream" and joined and joined[-1].output_type == "stream":
             joined[-1].text += output.text
@@ -210,13 +212,13 @@ def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
     return joined
 
 
-def _is_noise(output: NotebookNode) -> bool:
+def _is_noise(output: nbformat.NotebookNode) -> bool:
     if output.output_type == "stream":
         return output.name == "stderr"
     return "application/vnd.jupyter.widget-view+json" in output.get("data", {})
 
 
-def _clean_output(output: NotebookNode, execution_count: int | None) -> None:
+def _clean_output(output: nbformat.NotebookNode, execution_count: int | None) -> None:
     if "execution_count" in output:
         output.execution_count = execution_count
     if output.output_type == "stream":

@@ -7,22 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from IPython import get_ipython
-from torch import nn
-
 from headprune_lib.messages import unknown
 from headprune_lib.replication import measurements, planning
 from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.lazy import setups, torch, utils
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.models.encoders import recipe, weights_path
 from headprune_lib.replication.models.translators import stored_weights
 from headprune_lib.replication.paper import name_of
 from headprune_lib.replication.profiles import Profile, check_here, load_profile
-from headprune_lib.replication.setups import EncoderSubject, TranslationSubject, forced_batches
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import setting
-from headprune_lib.utils import Batch
 
 
 class WrongParameter(ValueError):
@@ -55,6 +50,8 @@ def open_page(parameters: Mapping[str, Any]) -> Page:
         WrongParameter: papermill was given a parameter that the notebook does not have, or a value
             is wrong, or the device is not here.
     """
+    from IPython import get_ipython  # no notebook is needed to read its parameters
+
     shell = get_ipython()
     check_injected(shell.user_ns["In"] if shell else ())
     return Page(read_parameters(parameters), parameters.get("fresh", False))
@@ -116,7 +113,7 @@ class Page:
 
     def classifier(
         self, n: int, split: str = "test", elsewhere: bool = False
-    ) -> tuple[nn.Module, list[Batch]]:
+    ) -> tuple[torch.nn.Module, list[utils.Batch]]:
         """The page's fine-tuned classifier, and the first texts of a split in batches with labels.
 
         A committed model takes the place of one whose weights are not here: a notebook that shows
@@ -132,14 +129,14 @@ class Page:
         here = settings.folder or weights.is_file()
         if not here or (elsewhere and not settings.domains):
             settings = load_profile()
-        subject = EncoderSubject.of(settings)
+        subject = setups.EncoderSubject.of(settings)
         task = settings.domains[0] if elsewhere else settings.task
         texts = TASKS[task].split(split, settings.data).first(n)
         return subject.model, subject.batches(texts).batches
 
     def translator(
         self, n: int, split: str = "test", task: str | None = None, model: str | None = None
-    ) -> tuple[nn.Module, list[Batch]]:
+    ) -> tuple[torch.nn.Module, list[utils.Batch]]:
         """As :meth:`classifier`: the page's translator, and pairs of sentences as batches whose
         labels are the reference's tokens.
 
@@ -148,20 +145,22 @@ class Page:
             model: of the task's models in the profile; the one that is measured if not given.
         """
         subject = self._translation(task, model)
-        return subject.model, forced_batches(subject, subject.split(split).first(n))
+        return subject.model, setups.forced_batches(subject, subject.split(split).first(n))
 
     def decode(self, ids: torch.Tensor) -> list[str]:
         """The text of the main translator's ids, a row a sentence."""
         return self._translation().translator.pieces.texts(ids.tolist())
 
-    def _translation(self, task: str | None = None, model: str | None = None) -> TranslationSubject:
+    def _translation(
+        self, task: str | None = None, model: str | None = None
+    ) -> setups.TranslationSubject:
         settings, task = self.settings, task or self.settings.translation_task
         if model:
             settings = load_profile(settings.name, **{**settings.given, "translation_model": model})
         named, seed = settings.model_of(task), settings.trainings(task)[0]
         if not settings.folder and not stored_weights(settings, task, seed, model=named):
             settings, task = load_profile(), load_profile().translation_task
-        return TranslationSubject.of(settings, task)
+        return setups.TranslationSubject.of(settings, task)
 
     @property
     def folder(self) -> Path:

@@ -11,9 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from nbformat import NotebookNode
-
+from headprune_lib.replication.lazy import nbformat
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.store.files import replace_files
 
@@ -44,7 +42,7 @@ def _parameters_of(path: Path) -> str | None:
         return None
 
 
-def mark_as_rerun(notebook: NotebookNode, parameters: Mapping[str, Any]) -> None:
+def mark_as_rerun(notebook: nbformat.NotebookNode, parameters: Mapping[str, Any]) -> None:
     """Say at the top, in place, what was changed, and what a role of MyST says in plain words."""
     notebook.metadata[_RERUN] = json.dumps(dict(parameters), sort_keys=True)
     changed = ", ".join(f"`{name} = {value!r}`" for name, value in parameters.items())
@@ -58,7 +56,7 @@ def mark_as_rerun(notebook: NotebookNode, parameters: Mapping[str, Any]) -> None
     in_plain_words(notebook)
 
 
-def in_plain_words(notebook: NotebookNode) -> None:
+def in_plain_words(notebook: nbformat.NotebookNode) -> None:
     """Put words in place of MyST's citations and links, which Jupyter shows as they are written."""
     authors = _authors()
 
@@ -97,7 +95,7 @@ def _authors() -> dict[str, tuple[str, str]]:
     return cited
 
 
-def as_html(notebook: NotebookNode, title: str) -> str:
+def as_html(notebook: nbformat.NotebookNode, title: str) -> str:
     """The notebook as a page that needs nothing beside it; code is folded away."""
     from markdown_it import MarkdownIt
 
@@ -116,7 +114,7 @@ def as_html(notebook: NotebookNode, title: str) -> str:
     )
 
 
-def _parts(cell: NotebookNode, rendered: Any) -> Iterator[str]:
+def _parts(cell: nbformat.NotebookNode, rendered: Any) -> Iterator[str]:
     if cell.cell_type == "markdown":
         yield rendered(cell.source)
         return

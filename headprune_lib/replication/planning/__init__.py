@@ -19,6 +19,7 @@ from headprune_lib.replication.data import TASKS, data_folder
 from headprune_lib.replication.data.classification import Benchmark
 from headprune_lib.replication.data.iwslt import ARCHIVE
 from headprune_lib.replication.data.parallel import public_files
+from headprune_lib.replication.lazy import probing
 from headprune_lib.replication.measurements import Upcoming, artifacts, find_artifact
 from headprune_lib.replication.measurements.measurement import Half, Measurement
 from headprune_lib.replication.measurements.obtaining import Request, results_folder
@@ -26,11 +27,8 @@ from headprune_lib.replication.models.fairseq import archive_of, converted
 from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.models.translators import stored_weights, training_folder
 from headprune_lib.replication.paths import absolute, models_root, trained_root
-from headprune_lib.replication.planning.probing import Probe, probe_encoder, probe_translator, told
 from headprune_lib.replication.planning.work import training_passes, work_of
 from headprune_lib.replication.profiles import FairseqRecipe, Profile, Published, load_profile
-
-__all__ = ["Probe", "Step", "announce", "downloads", "most_seconds", "probes", "steps", "told"]
 
 _BYTES = {
     "google-bert/bert-base-uncased": 440_000_000,
@@ -63,7 +61,7 @@ class Step:
     translations: float = 0.0
     half: Half = "encoder"
 
-    def hours(self, probe: Probe) -> float:
+    def hours(self, probe: probing.Probe) -> float:
         """What is still to be done, at most, at a machine's speed."""
         if self.state == "done":
             return 0.0
@@ -198,14 +196,14 @@ def _cached(repository: str, kind: str, folder: str = "") -> bool:
     return any(snapshots.glob(f"*/{folder}/*" if folder else "*/*.safetensors"))
 
 
-def probes(profile: Profile, planned: list[Step], seconds: float = 2.0) -> dict[str, Probe]:
+def probes(profile: Profile, planned: list[Step], seconds: float = 2.0) -> dict[str, probing.Probe]:
     """Task -> what this machine does with its model; tasks that share a shape are timed once."""
-    timed: dict[str, Probe] = {}
+    timed: dict[str, probing.Probe] = {}
     for task in dict.fromkeys(step.task for step in planned if step.half == "translation"):
-        timed[task] = probe_translator(profile, task, seconds)
+        timed[task] = probing.probe_translator(profile, task, seconds)
     tasks = {step.task for step in planned if step.half == "encoder"}
     if tasks:
-        timed |= dict.fromkeys(sorted(tasks), probe_encoder(profile, seconds))
+        timed |= dict.fromkeys(sorted(tasks), probing.probe_encoder(profile, seconds))
     return timed
 
 
@@ -253,7 +251,7 @@ def _as_stored(upcoming: Upcoming, kept: store.Result) -> str:
     return f"This takes about {_minutes(seconds * now / then)} on {where}, as the stored ones did."
 
 
-def most_seconds(upcoming: Upcoming, timed: dict[tuple, Probe]) -> float | None:
+def most_seconds(upcoming: Upcoming, timed: dict[tuple, probing.Probe]) -> float | None:
     """How long something takes here at most, by passes that are timed now; None if not counted.
 
     Args:

@@ -6,14 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import torch
-import transformers
-
-from headprune_lib.replication.models.generation import marks_of
+from headprune_lib.replication.lazy import generation, torch, transformers, utils
 from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.models.translators import new_model
 from headprune_lib.replication.profiles import Profile, Published, Recipe, Shape
-from headprune_lib.utils import n_parameters, teacher_forced, to_device, without_labels
 
 LENGTH = 64
 """Tokens of a sentence of an encoder: longer than most of these tasks'."""
@@ -87,7 +83,9 @@ def probe_encoder(profile: Profile, seconds: float) -> Probe:
         model = transformers.AutoModelForSequenceClassification.from_config(config_of(profile))
     model.to(device).eval()
     longest = min(LENGTH, model.config.max_position_embeddings)
-    ids = torch.ones(profile.batch_size, longest, dtype=torch.long, device=device)
+    # on a CPU a larger batch is no faster by example, and takes a minute of a large model
+    rows = profile.batch_size if device.type == "cuda" else min(8, profile.batch_size)
+    ids = torch.ones(rows, longest, dtype=torch.long, device=device)
 
     def once() -> None:
         model(input_ids=ids)[0].cpu()
@@ -97,7 +95,7 @@ def probe_encoder(profile: Profile, seconds: float) -> Probe:
     if device.type == "cuda":
         return Probe(speed, _training_peak(model, profile), measured=True)
     # weights, gradients and Adam's two moments in float32
-    return Probe(speed, 16 * n_parameters(model), measured=False)
+    return Probe(speed, 16 * utils.n_parameters(model), measured=False)
 
 
 def _training_peak(model: transformers.PreTrainedModel, profile: Profile) -> int:
@@ -119,9 +117,9 @@ def probe_translator(profile: Profile, task: str, seconds: float) -> Probe:
     with torch.random.fork_rng(devices=[]):
         model = new_model(shape_of(profile, task), 0).to(device).eval()
     size = _CPU_BATCH if device.type == "cpu" else _GPU_BATCH
-    marks, rows = marks_of(model), [[5] * _PIECES] * size
-    batch = teacher_forced(rows, rows, marks.pad, marks.start)
-    batch = to_device(without_labels(batch), device)
+    marks, rows = generation.marks_of(model), [[5] * _PIECES] * size
+    batch = utils.teacher_forced(rows, rows, marks.pad, marks.start)
+    batch = utils.to_device(utils.without_labels(batch), device)
     source = {name: batch[name] for name in ("input_ids", "attention_mask")}
     lengths = {"min_new_tokens": _PIECES, "max_new_tokens": _PIECES}
 
@@ -131,7 +129,7 @@ def probe_translator(profile: Profile, task: str, seconds: float) -> Probe:
     def translate() -> None:
         model.generate(**source, num_beams=profile.beams, do_sample=False, **lengths).cpu()
 
-    n_weights = n_parameters(model)
+    n_weights = utils.n_parameters(model)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     with torch.inference_mode():

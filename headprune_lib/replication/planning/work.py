@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.data.iwslt import N_SCORE
+from headprune_lib.replication.lazy import probing
 from headprune_lib.replication.measurements.measurement import Half, Measurement
 from headprune_lib.replication.measurements.orders import ONE_BY_ONE
 from headprune_lib.replication.measurements.speed import config_of_shape
 from headprune_lib.replication.order_names import parse_part
-from headprune_lib.replication.planning.probing import LENGTH, config_of, shape_of
 from headprune_lib.replication.profiles import FairseqRecipe, Profile
 
 TRAINING = 3
@@ -91,7 +91,7 @@ def _n(profile: Profile, half: Half, task: str, split: str, most: int | None = N
 
 
 def _encoder(measurement: Measurement, profile: Profile, task: str, parts: Sequence[str]) -> float:
-    config = config_of(profile)
+    config = probing.config_of(profile)
     layers, heads = config.num_hidden_layers, config.num_attention_heads
     test = _n(profile, "encoder", task, "test") - profile.n_used
     # the outcomes of the task itself are taken from another measurement
@@ -128,7 +128,7 @@ def _encoder(measurement: Measurement, profile: Profile, task: str, parts: Seque
 def _translation(
     measurement: Measurement, profile: Profile, task: str, parts: Sequence[str]
 ) -> Work:
-    shape, far = shape_of(profile, task), profile.translation_far
+    shape, far = probing.shape_of(profile, task), profile.translation_far
     (choice, reported), several = TRANSLATION_TASKS[task].chosen, profile.n_headline
     verses = profile.n_verses
     points, further = 1, 0  # checkpoints, and masks of other orders than the stored one
@@ -177,12 +177,12 @@ def _translation(
 
 def _timed(profile: Profile) -> float:
     """Passes of the own shape that timing it and a published one takes, and I_h."""
-    speed, fine_tuned = profile.speed, config_of(profile)
+    speed, fine_tuned = profile.speed, probing.config_of(profile)
     shape = config_of_shape(speed.shape)
     # the cost of a pass grows with its tokens times a layer's weights, in every layer
     costs = [
         config.num_hidden_layers * config.hidden_size**2 * length
-        for config, length in ((shape, speed.shape_length), (fine_tuned, LENGTH))
+        for config, length in ((shape, speed.shape_length), (fine_tuned, probing.LENGTH))
     ]
     n = speed.n_sentences + speed.shape_sentences * costs[0] / costs[1]
     return 2 * n * len(speed.batch_sizes) * speed.repetitions + TRAINING * profile.n_scoring

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import typing
@@ -12,8 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pydantic
-import torch
-import transformers
 import yaml
 from annotated_types import Ge, Gt  # which pydantic brings
 from pydantic import AfterValidator, AllowInfNan, ConfigDict, StrictBool, StrictFloat, StrictInt
@@ -30,6 +29,7 @@ from headprune_lib.replication.data import (
     own_text,
     whole_task,
 )
+from headprune_lib.replication.lazy import torch, transformers
 from headprune_lib.replication.models.pretrained import (
     BASES,
     LANGUAGE_MODELS,
@@ -239,11 +239,15 @@ class Tuning:
     rank: Count
 
 
+_DEVICES = ("cpu", "cuda", "mps")
+
+
 def _known_to_torch(device: str) -> str:
     try:
-        torch.device(device)
+        if device not in _DEVICES:
+            torch.device(device)
     except RuntimeError:
-        message = unknown("device", device, ("cpu", "cuda", "mps"))
+        message = unknown("device", device, _DEVICES)
         raise PydanticCustomError("name", "{told}", {"told": message}) from None
     return device
 
@@ -371,7 +375,7 @@ class Profile:
     @property
     def lacks_gpu(self) -> bool:
         """Whether ``device`` is a GPU, and this process finds none."""
-        return torch.device(self.device).type == "cuda" and not torch.cuda.is_available()
+        return self.device.startswith("cuda") and not torch.cuda.is_available()
 
     @property
     def seed(self) -> int:
@@ -465,7 +469,7 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
     """
     if name not in PROFILES:
         raise ValueError(unknown("profile", name, PROFILES))
-    values = _read(name)
+    values = copy.deepcopy(_read(name))
     values["main_task"] = values["task"]
     # None leaves the profile's value; of a name that it does not have, it is refused with the rest
     given = {
@@ -552,6 +556,7 @@ def check_here(profile: Profile) -> None:
     check_device(profile.device)
 
 
+@functools.cache
 def _read(name: str) -> dict:
     """A profile's file over the one that it extends."""
     values = yaml.safe_load(resources.files(__name__).joinpath(f"{name}.yml").read_text("utf-8"))

@@ -6,11 +6,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from headprune_lib.discovery import KINDS
-from headprune_lib.masking import Head
+from headprune_lib.replication.lazy import masking
+
+KINDS = ("enc-enc", "enc-dec", "dec-dec")
+"""Of attention in an encoder-decoder, as the paper names them: the encoder's own, the decoder's to
+the encoder, and the decoder's own."""
 
 
-def heads_array(heads: Iterable[Head]) -> np.ndarray:
+def heads_array(heads: Iterable[masking.Head]) -> np.ndarray:
     """(heads, 3): kind, as its place in ``KINDS``, layer and head; of an encoder layer and head."""
     return np.array(
         [head[1:] if head[0] not in KINDS else (KINDS.index(head[0]), *head[1:]) for head in heads],
@@ -18,7 +21,7 @@ def heads_array(heads: Iterable[Head]) -> np.ndarray:
     )
 
 
-def heads_in(stored: np.ndarray) -> list[Head]:
+def heads_in(stored: np.ndarray) -> list[masking.Head]:
     """What :func:`heads_array` was given, from (heads, 2 or 3)."""
     return [
         ("self", *head) if len(head) == 2 else (KINDS[head[0]], *head[1:])

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
+from headprune_lib.replication.lazy import torch
 
 
 def make_signature(

@@ -19,6 +19,7 @@ import numpy as np
 
 from headprune_lib.replication import store
 from headprune_lib.replication.data import MissingData
+from headprune_lib.replication.lazy import setups
 from headprune_lib.replication.measurements import MEASUREMENTS
 from headprune_lib.replication.measurements.halves import HALF_OF, half_of
 from headprune_lib.replication.measurements.measurement import Context
@@ -26,7 +27,6 @@ from headprune_lib.replication.measurements.obtaining import OtherWeights, resul
 from headprune_lib.replication.models.pretrained import LANGUAGE_MODELS
 from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.profiles import Profile, load_profile
-from headprune_lib.replication.setups import on_some_texts
 from headprune_lib.replication.store import Arrays, Journal, Key, Measured, Part, Result
 from headprune_lib.replication.titles import setting
 from headprune_lib.replication.verification.compare import (
@@ -238,7 +238,7 @@ def _compared(
     """A part beside itself, measured again on some texts."""
     part = result.parts[name]
     stored = own_rows(part, chosen)
-    with on_some_texts(rows):
+    with setups.on_some_texts(rows):
         context, measured = measured_again(result, name, chosen, profile, journal, stored)
     runs, computed = [part.runs[i] for i in chosen], measured.raw | context.computed
     for what, values in stored.items():  # of some results the first run's alone

@@ -28,11 +28,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.stats
-import torch
+import scipy
 
 from headprune_lib.replication import stats, store
 from headprune_lib.replication.bounds import SHOWN_TOLERANCE
+from headprune_lib.replication.lazy import scoring, setups, torch
 from headprune_lib.replication.measurements import find_artifact
 from headprune_lib.replication.measurements.curves import Curves, Statistics, read_curves
 from headprune_lib.replication.measurements.obtaining import Request, results_folder
@@ -40,12 +40,10 @@ from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.order_names import IMPORTANCE
 from headprune_lib.replication.paths import cache_root, trained_apart
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Key, Result
 from headprune_lib.replication.store.verses import all_counts
 from headprune_lib.replication.verification.again import found_again, measured_again, own_rows
 from headprune_lib.replication.verification.compare import Quantity
-from headprune_lib.scoring import normalize_l2
 
 UNPRUNED = {"accuracy": 0.02, "f1": 0.02, "matthews": 0.12, "BLEU": 2.0}
 ALONG = {"accuracy": 0.04, "f1": 0.04, "matthews": 0.12, "BLEU": 3.0}
@@ -115,9 +113,9 @@ def verify(
     journals = folder / "journals" / "-".join(key)
     with trained_apart(folder):
         subject = (
-            EncoderSubject.of(profile, run["seed"])
+            setups.EncoderSubject.of(profile, run["seed"])
             if half == "encoder"
-            else TranslationSubject.of(profile, task, run["seed"])
+            else setups.TranslationSubject.of(profile, task, run["seed"])
         )
         trained = subject.weights_sha256
         if trained == run["weights_sha256"]:
@@ -180,7 +178,9 @@ def _alike(metric: str, said: str, stored: Arrays, found: Arrays) -> Iterator[Qu
 
 def _normalised(scores: np.ndarray) -> np.ndarray:
     """Scores (..., layer, head) as the paper has them."""
-    return normalize_l2({"": torch.from_numpy(scores.reshape(-1, scores.shape[-1]))})[""].numpy()
+    return scoring.normalize_l2({"": torch.from_numpy(scores.reshape(-1, scores.shape[-1]))})[
+        ""
+    ].numpy()
 
 
 def _under_masks(

@@ -10,7 +10,6 @@ import torch
 
 from headprune_lib import find_heads, order_mask, tune_mask
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
-from headprune_lib.discovery import KINDS
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data import Texts
 from headprune_lib.replication.measurements.checkpoints import Point, chosen, further_masks
@@ -19,6 +18,7 @@ from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.profiles import Checkpoints
 from headprune_lib.replication.setups import TranslationSubject, forced_batches
 from headprune_lib.replication.store import Journal
+from headprune_lib.replication.store.heads import KINDS
 from headprune_lib.replication.store.verses import all_counts
 
 

@@ -25,7 +25,7 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 from PIL import Image
 
-from headprune_lib.criteria import CRITERIA
+from headprune_lib.cli.criteria import known_criteria
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.pages.tables.markup import estimate, signed
@@ -474,7 +474,7 @@ def _look(order: str) -> Look:
         look = LOOKS.get(named.order) or _look(named.order)
         return Look(order_title(order), look.colour, "D" + look.line.lstrip(string.ascii_letters))
     name, *words = order.split(" ")
-    if name not in CRITERIA:
+    if name not in known_criteria():
         return Look(order_title(order), PINK, "-.")
     plain = shown(name)
     dash = plain.dash if not words else ":" if words == ["unnormalised"] else "-."

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
-from headprune_lib.discovery import KINDS
-from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.claims.rules import share_judged, task_judged
+from headprune_lib.replication.lazy import masking, selection, torch
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.effects import one_by_one_scores
 from headprune_lib.replication.measurements.removal import n_cut
@@ -19,9 +17,8 @@ from headprune_lib.replication.order_names import IMPORTANCE, parse_part
 from headprune_lib.replication.pages.tables.markup import shown_orders
 from headprune_lib.replication.published import published_task
 from headprune_lib.replication.store import Key, Result, plain
-from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.replication.store.heads import KINDS, heads_array
 from headprune_lib.replication.titles import order_title, spelled
-from headprune_lib.selection import rank_heads
 
 MEASURED = ("pruning_curve", "which_first")
 MAIN_TASK = "mnli"
@@ -153,7 +150,7 @@ def _part_shown(result: Result, order: str) -> str:
     )
 
 
-def _importance(result: Result) -> HeadTensors:
+def _importance(result: Result) -> masking.HeadTensors:
     """I_h of the first training, not normalised, as a curve's result holds it; or nothing."""
     raw = result.parts[IMPORTANCE].raw if IMPORTANCE in result.parts else {}
     scores = {
@@ -171,11 +168,11 @@ def heads_that_go(result: Result, part: str) -> np.ndarray | None:
     if len(stored):
         return stored[0]
     if part == "importance unnormalised" and (scores := _importance(result)):
-        return heads_array(rank_heads(scores))
+        return heads_array(selection.rank_heads(scores))
     if part == "oracle" and half_of(result.key) == "encoder":
         single = store.stored(Key("one_head", result.task, result.model))
         if single is not None:
-            return heads_array(rank_heads(one_by_one_scores(single.raw)))
+            return heads_array(selection.rank_heads(one_by_one_scores(single.raw)))
     return None
 
 

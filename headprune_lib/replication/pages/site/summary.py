@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from headprune_lib.discovery import KINDS
 from headprune_lib.replication.bounds import ALPHA
 from headprune_lib.replication.claims.rules import CLAIMS, UNTRAINED, Claim
 from headprune_lib.replication.claims.verdict import Row, Verdict
 from headprune_lib.replication.pages.tables.beyond import grid
 from headprune_lib.replication.pages.tables.markup import verdict_html, with_minus
 from headprune_lib.replication.pages.tables.verdicts import criterion_met
+from headprune_lib.replication.store.heads import KINDS
 
 COLUMNS = ("claim", "the paper", "its models, by others", "our models", "verdict", "how sure")
 

@@ -10,17 +10,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.stats
-import torch
+import scipy
 
-from headprune_lib.criteria import CRITERIA
-from headprune_lib.discovery import KINDS
+from headprune_lib.cli.criteria import known_criteria
 from headprune_lib.replication import stats
 from headprune_lib.replication.bench import SCORES_BY, read_runs
 from headprune_lib.replication.claims import questions
 from headprune_lib.replication.claims.questions import Contrast, above_chance
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import whole_task
+from headprune_lib.replication.lazy import scoring, selection, torch
 from headprune_lib.replication.measurements import scores
 from headprune_lib.replication.pages.frames import raw_importance
 from headprune_lib.replication.pages.tables.markup import (
@@ -37,10 +36,9 @@ from headprune_lib.replication.published import (
     published_orders,
     ranks_alike,
 )
+from headprune_lib.replication.store.heads import KINDS
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import order_title, spelled
-from headprune_lib.scoring import normalize_l2
-from headprune_lib.selection import rank_heads
 
 __all__ = [
     "agreement_tasks_table",
@@ -267,7 +265,7 @@ def pairs_of_tasks(curves: Mapping[str, Result]) -> list[Pair]:
     A task of held examples, such as ``snli-held``, has the fine-tunings of the whole one.
     """
     ranked = [
-        (result, normalize_l2({"self": torch.from_numpy(raw_importance(result))}))
+        (result, scoring.normalize_l2({"self": torch.from_numpy(raw_importance(result))}))
         for result in curves.values()
         if result.task == whole_task(result.task)
     ]
@@ -276,7 +274,7 @@ def pairs_of_tasks(curves: Mapping[str, Result]) -> list[Pair]:
         if first.model != second.model or first.task == second.task:
             continue
         heads = x["self"].numel()
-        least = [set(rank_heads(side)[: heads // 5]) for side in (x, y)]
+        least = [set(selection.rank_heads(side)[: heads // 5]) for side in (x, y)]
         pairs.append(
             Pair(
                 first.model,
@@ -351,7 +349,7 @@ def leaderboard_rows(found: Mapping[str, Result]) -> list[dict[str, Any]]:
                     "added_loss_high": numbers["added_loss"]["interval"][1],
                     "texts": result.n_examples,
                     "trainings": len(numbers["trainings"]),
-                    "cost": shown(criterion).cost if criterion in CRITERIA else "",
+                    "cost": shown(criterion).cost if criterion in known_criteria() else "",
                 }
             )
     return rows

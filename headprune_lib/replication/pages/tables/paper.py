@@ -10,7 +10,6 @@ from typing import Any
 import pandas as pd
 from IPython.display import HTML
 
-from headprune_lib.discovery import KINDS
 from headprune_lib.replication.bench import read_runs
 from headprune_lib.replication.bounds import ALPHA, DELTA, DELTA_BLEU, SHOWN_TOLERANCE
 from headprune_lib.replication.claims import evidence
@@ -29,6 +28,7 @@ from headprune_lib.replication.pages.tables.markup import (
 )
 from headprune_lib.replication.pages.tables.verdicts import both_words
 from headprune_lib.replication.published import paper
+from headprune_lib.replication.store.heads import KINDS
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import machine, spelled
 

@@ -1,0 +1,47 @@
+"""The criteria's names, without the seconds that it takes to import what they compute with."""
+
+import ast
+import sys
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from headprune_lib.messages import unknown
+
+
+class Described(NamedTuple):
+    """The family that a criterion is of, and what it scores."""
+
+    family: str
+    summary: str
+
+
+@cache
+def in_package() -> dict[str, Described]:
+    """Read off the files: a function there is a criterion if its decorator is given a name."""
+    return {
+        call.args[0].value: Described(
+            path.stem, (ast.get_docstring(function) or "").partition("\n")[0]
+        )
+        for path in (Path(__file__).parents[1] / "criteria").glob("*.py")
+        for function in ast.parse(path.read_text("utf-8")).body
+        if isinstance(function, ast.FunctionDef)
+        for call in function.decorator_list
+        if isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Constant)
+    }
+
+
+def known_criteria() -> dict[str, Described]:
+    """Name -> description of every criterion: this package's, and those that were registered since."""
+    registry = sys.modules.get("headprune_lib.criteria.registry")
+    registered = {
+        name: Described(criterion.score.__module__.rpartition(".")[2], criterion.summary)
+        for name, criterion in getattr(registry, "CRITERIA", {}).items()
+    }
+    return in_package() | registered
+
+
+def check_criterion(name: str) -> None:
+    """Raises ValueError for a name that no criterion has, and suggests the nearest ones."""
+    if name not in known_criteria():
+        raise ValueError(unknown("criterion", name, known_criteria()))

@@ -1,0 +1,45 @@
+"""Modules that are imported when something of them is first used.
+
+torch and transformers take seconds to import, and most commands compute nothing: they show what is
+stored, or refuse a name. So what declares a measurement, or says where weights lie, takes from here
+what it computes with, as Python 3.15's ``lazy import`` (PEP 810) would do.
+"""
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+class _Lazy(ModuleType):
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_module(self.__name__), attribute)
+
+
+nbformat = _Lazy("nbformat")
+papermill = _Lazy("papermill")
+sacrebleu = _Lazy("sacrebleu")
+safetensors_torch = _Lazy("safetensors.torch")
+torch = _Lazy("torch")
+transformers = _Lazy("transformers")
+
+ablation = _Lazy("headprune_lib.ablation")
+attention = _Lazy("headprune_lib.attention")
+criteria = _Lazy("headprune_lib.criteria")
+discovery = _Lazy("headprune_lib.discovery")
+fairseq_import = _Lazy("headprune_lib.fairseq_import")
+gguf = _Lazy("headprune_lib.export.gguf")
+losses = _Lazy("headprune_lib.losses")
+mask_tuning = _Lazy("headprune_lib.mask_tuning")
+masking = _Lazy("headprune_lib.masking")
+pruning = _Lazy("headprune_lib.pruning")
+saving = _Lazy("headprune_lib.saving")
+scoring = _Lazy("headprune_lib.scoring")
+selection = _Lazy("headprune_lib.selection")
+utils = _Lazy("headprune_lib.utils")
+
+generation = _Lazy("headprune_lib.replication.models.generation")
+language = _Lazy("headprune_lib.replication.models.language")
+probing = _Lazy("headprune_lib.replication.planning.probing")
+proportion = _Lazy("statsmodels.stats.proportion")
+setups = _Lazy("headprune_lib.replication.setups")
+training = _Lazy("headprune_lib.replication.models.training")
