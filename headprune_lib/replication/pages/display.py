@@ -36,7 +36,6 @@ __all__ = [
     "estimate",
     "frame",
     "holds",
-    "joined",
     "judge",
     "judged_text",
     "kept_text",
@@ -62,20 +61,20 @@ def say(text: str) -> Markdown:
     return Markdown(textwrap.dedent(text).strip())
 
 
-def holds(condition: bool, sentence: str) -> Markdown:
+def holds(condition: object, sentence: str) -> Markdown | None:
     """A conclusion, if what it rests on is so; else that these parameters do not bear it out.
 
     The committed notebooks hold every conclusion; a run with other parameters reports and goes on.
+
+    Args:
+        condition: None where a result that the conclusion is about was not measured: then nothing
+            is written.
     """
+    if condition is None:
+        return None
     if condition:
         return say(sentence)
     return Markdown(f"{NOT_BORNE_OUT} *{' '.join(sentence.split())}*")
-
-
-def joined(*paragraphs: Markdown | None) -> Markdown | None:
-    """Paragraphs below one another, without those of results that are not there; None if all are not."""
-    texts = [item.data for item in paragraphs if item]
-    return Markdown("\n\n".join(texts)) if texts else None
 
 
 def show(

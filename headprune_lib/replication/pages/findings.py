@@ -63,8 +63,8 @@ def findings(curve: Result) -> str:
         f"*Heads of MiniLM removed together, without retraining. In the order of the paper's importance "
         f"score the model keeps {kept} of its accuracy above chance with {removed:.0%} of the heads "
         f"removed, the paper's share on SST-2 (95% interval, mean of {trainings} fine-tunings). At a loss of "
-        f"at most {SHOWN_TOLERANCE:.0%}, {share:.0%} go. On the first fine-tuning alone {main:.0%} go by "
-        f"importance and {random:.0%} in random order.*"
+        f"at most {SHOWN_TOLERANCE:.0%}, {share:.0%} of the heads can be removed. On the first fine-tuning "
+        f"alone {main:.0%} can be removed by importance and {random:.0%} in random order.*"
     )
     table = summary_table(verdicts)[["claim", "verdict", "how sure"]]
     lines = table.to_markdown(index=False, tablefmt="pipe")

@@ -140,9 +140,8 @@ def layers_tasks(table6: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
     ):
         shift, form = 0.17 * (position - len(drawn) / 2), mark(result.model)
         layer_changes(axes, result.values["layers"], 100, shift, form, color=colour, label=name)
-    label = "the paper (BERT-base, MNLI)"
     x = layers + 0.17 * len(drawn) / 2
-    axes.plot(x, published, "D", color=GREEN, markersize=5, label=label)
+    axes.plot(x, published, "D", color=GREEN, markersize=5, label="the paper")
     axes.axhline(0, color=BLACK, linewidth=1)
     axes.set(xlabel="layer", ylabel=ACCURACY_CHANGE, xticks=layers)
     return below(figure, layout)
@@ -229,8 +228,7 @@ def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
         for (removed, kept), (colour, form) in zip(lines.items(), _LOOKS, strict=True):
             y, label = [100 * share for share in kept.values()], f"{removed}%"
             axes.plot(list(kept), y, f"{form}-", color=colour, markersize=5, label=label)
-        label = "the paper: 40% removed, from epoch 10 on"
-        axes.axhspan(low, high, color=GREEN, alpha=0.3, linewidth=0, label=label)
+        axes.axhspan(low, high, color=GREEN, alpha=0.3, linewidth=0, label="the paper")
         axes.set(xlabel="epoch", title=name.replace(", ", ",\n"), ylim=(0, 115), xlim=(0, None))
     for axes in places[:: layout.columns]:
         axes.set(ylabel="BLEU kept (%)")

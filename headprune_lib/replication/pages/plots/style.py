@@ -213,7 +213,7 @@ def name(axes: Axes, x: float, y: float, text: str, colour: str = BLACK, **kwarg
     axes.text(x, y, text, color=colour, fontsize=11, **kwargs)
 
 
-_GAP, _CLEAR = 4, 11
+_GAP, _CLEAR = 4, 8
 """Pixels between a line and its name, and at least so many between the name and all else."""
 _SIDES = [(0, 1), (0, -1), (1, 1), (1, -1), (1, 0), (-1, 1), (-1, -1), (-1, 0)]
 

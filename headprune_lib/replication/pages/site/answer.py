@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.claims.rules import CLAIMS
-from headprune_lib.replication.claims.verdict import LEAST_POWER, WORDS, Verdict, Word
+from headprune_lib.replication.claims.verdict import WORDS, Verdict, Word
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import listed, spelled
@@ -71,8 +71,8 @@ def tally(verdicts: Sequence[Verdict]) -> str:
     more, count = ("result differs", "does") if several == 1 else ("results differ", "do")
     each = listed([f"{_number(n)} on {claim}" for claim, n in one_way.items()])
     return (
-        f"{text} {_number(several).capitalize()} more {more} but {count} not count, because the power to "
-        f"find that the claim holds is below {LEAST_POWER:g}: {each}."
+        f"{text} {_number(several).capitalize()} more {more} but {count} not count, because their power to "
+        f"find that the claim holds is too low: {each}."
     )
 
 
@@ -160,8 +160,7 @@ def _trainings(verdicts: Iterable[Verdict]) -> str:
     sentence = f"{counts[1]} of the {len(rows)} results rest on a single training of their model"
     if not more:
         return f"{sentence}."
-    spread = f"{min(more)}" if len(more) == 1 else f"{min(more)} to {max(more)}"
-    return f"{sentence}, {len(rows) - counts[1]} on {spread}."
+    return f"{sentence}, the others on {_number(min(more))}{' or more' * (len(more) > 1)}."
 
 
 def _not_run(results: Iterable[Result]) -> str:

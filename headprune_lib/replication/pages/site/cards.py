@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from headprune_lib.replication.claims.others import WHO
 from headprune_lib.replication.claims.rules import CLAIMS, Claim
 from headprune_lib.replication.claims.verdict import Estimate, Row, Verdict
-from headprune_lib.replication.pages.site.summary import formatted, how_sure, ours
+from headprune_lib.replication.pages.site.summary import counted, formatted
 from headprune_lib.replication.pages.tables.markup import verdict_html
-from headprune_lib.replication.pages.tables.verdicts import where
+from headprune_lib.replication.pages.tables.verdicts import criterion_met, where
 
 _MET = {True: "met", False: "not met", None: "not readable"}
 
@@ -27,7 +27,7 @@ def card_html(claim: Claim, verdict: Verdict) -> str:
     """One card; its anchor is ``claim-c1`` for C1, that of a row see :func:`row_anchor`."""
     name, (page, artifact) = claim.id.lower(), claim.page
     rows = [row for row in verdict.rows if row.word != "not run"]
-    evidence = _text(f"{ours(verdict)}. {how_sure(verdict)}")
+    evidence = _text(f"{counted(verdict)}. The paper's criterion: {criterion_met(verdict)}.")
     return f"""<article class="claim" id="claim-{name}" aria-labelledby="claim-{name}-title">
 <h2 id="claim-{name}-title"><span class="claim-id">{claim.id}</span> {_text(claim.title)}</h2>
 <p><strong>Our rule: {verdict_html(verdict.word)}.</strong> {evidence}</p>

@@ -113,11 +113,17 @@ def how_sure(verdict: Verdict) -> str:
     measured = [row for row in verdict.rows if row.word != "not run"]
     if not measured:
         return "not measured"
+    sure = f"{counted(verdict)}. Rests on {rests_on(measured)}."
+    return f"{sure} Paper's criterion: {criterion_met(verdict)}."
+
+
+def counted(verdict: Verdict) -> str:
+    """How many of the results that were measured count, and what they say."""
     words = Counter(row.word for row in verdict.counted)
-    counted = f"{words.total()} of {len(measured)} results count"
-    if words:
-        counted += ": " + ", ".join(f"{number} {_VERBS[word]}" for word, number in words.items())
-    return f"{counted}. Rests on {rests_on(measured)}. Paper's criterion: {criterion_met(verdict)}."
+    measured = sum(row.word != "not run" for row in verdict.rows)
+    text = f"{words.total()} of {measured} results count"
+    each = ", ".join(f"{number} {_VERBS[word]}" for word, number in words.items())
+    return f"{text}: {each}" if each else text
 
 
 def rests_on(rows: Sequence[Row]) -> str:

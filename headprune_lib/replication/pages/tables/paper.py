@@ -176,7 +176,7 @@ def heads_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
                 "texts": f"{result.n_examples:,}",
                 "accuracy": f"{result.values['baseline']['accuracy']:.1%}",
                 "removable": estimate(share, removable["removable_interval"], ".0%"),
-                "power": f"{removable['power']:.2f}",
+                "power": f"{judged.judged.power or 0:.2f}",
                 **both_words(judged),
             }
         )
@@ -224,7 +224,7 @@ def curves_table(shown: Mapping[str, Result]) -> pd.DataFrame:
                     removable["share"], removable["interval"], ".0%"
                 ),
                 "power": f"{row.judged.power or 0:.2f}",
-                "the paper's": words["the paper's"],
+                "paper's criterion": words["paper's criterion"],
                 "counts": words["counts"],
             }
         )

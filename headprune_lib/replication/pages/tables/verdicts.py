@@ -57,7 +57,7 @@ def criterion_met(verdict: Verdict) -> str:
 def both_words(row: Row) -> dict[str, str]:
     """Cells of a result's two verdicts: the paper's own criterion, our rule's word, whether it counts."""
     counts = "yes" if row.counts else "no"
-    return {"the paper's": _MET[row.judged.met], "ours": row.word, "counts": counts}
+    return {"paper's criterion": _MET[row.judged.met], "ours": row.word, "counts": counts}
 
 
 def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
