@@ -70,7 +70,7 @@ def nothing_entered():
 def run(line):
     done = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
     assert done.exit_code == 0, (line, done.output, done.exception)
-    bars = re.findall(r"([^\r\n]+): +(\d+)%[^\r]*unit/s", done.stderr)
+    bars = re.findall(r"([^\r\n]+): +(\d+)%[^\r]*(?:unit/s|s/unit)", done.stderr)
     assert not bars or " run " in line or bars[-1] == (bars[0][0], "100"), "one bar for the whole"
     return done.stdout
 
