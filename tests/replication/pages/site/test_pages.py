@@ -27,6 +27,9 @@ LOADED_LINKS = {"stylesheet", "icon", "preload", "modulepreload", "manifest"}
 HEAVIEST = 2.5e6  # bytes of a page and all that it loads, compressed as web servers send it
 FRONT_HEAVIEST = 1.2e6
 MOST_SHIFT = 0.05  # half of what Web Vitals calls good
+# 6,000 pixels here, and a tenth more where other fonts stand in; the reference is looked up, not read.
+HIGHEST = 6_600
+READ = {"index.html", *contents()} - {"book/api.html"}
 LEFT_OVER = re.compile(r"^\s*\|.*\||\]\(|\{\w+\}`|```|\*\*|^\s*#+ ", re.MULTILINE)
 HYPHEN = re.compile(r"(?<![\w.)\]/–−-])-(?=\.?\d)")  # in place of a minus sign
 NOT_READ = ["code", "pre", "script", "style"]
@@ -42,7 +45,8 @@ TOLD = """new Promise(done => { let shift = 0;
       return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(shown.a, shown.b); }))])
     .filter(([name, size]) => size < 10);
   Promise.resolve(window.MathJax?.startup?.promise).then(() => setTimeout(() => done(JSON.stringify(
-    {shift, small, width: document.documentElement.scrollWidth, markup: document.documentElement.outerHTML}
+    {shift, small, width: document.documentElement.scrollWidth,
+     height: document.documentElement.scrollHeight, markup: document.documentElement.outerHTML}
   )), 300)); })"""
 # Entries of the reference, rows of a table and marks of a figure are made alike: the first of them
 # are looked at. With all of them, 17,000 nodes on one page, the test took 1.7 times as long. What is
@@ -122,14 +126,17 @@ def visits(site, pages, browser) -> dict[tuple[str, int], tuple[Visit, dict]]:
     with served(site) as address:
         for name in pages:
             for width in WIDTHS:
-                visit = browser.visit(f"{address}/{name}", width, TOLD)
-                found[name, width] = visit, json.loads(visit.markup)
+                for _ in range(2):  # a busy machine sets formulas late: then a second time
+                    visit = browser.visit(f"{address}/{name}", width, TOLD)
+                    found[name, width] = visit, (told := json.loads(visit.markup))
+                    if told["shift"] < MOST_SHIFT:
+                        break
     return found
 
 
 @needs_chromium
 def test_every_page_works_in_a_browser(site, pages, visits):
-    """Without an error, typeset, no wider than the screen, light, at rest, its figures readable."""
+    """Without an error, typeset, no larger than is read, light, at rest, its figures readable."""
     problems = []
     for (name, width), (visit, told) in visits.items():
         problems += [f"{name}: {problem}" for problem in visit.problems]
@@ -139,6 +146,8 @@ def test_every_page_works_in_a_browser(site, pages, visits):
             problems.append(f"{name}: {sent} bytes")
         if told["shift"] >= MOST_SHIFT or told["small"] or told["width"] > width:
             problems.append(f"{name} at {width}: {told['shift'], told['small'], told['width']}")
+        if width == WIDTHS[0] and name in READ and told["height"] > HIGHEST:
+            problems.append(f"{name}: {told['height']} pixels high")
         rendered = BeautifulSoup(told["markup"], "html.parser") if width == WIDTHS[0] else None
         if rendered and pages[name].select(".math") and not rendered.select("mjx-container"):
             problems.append(f"{name}: the formulas were not typeset")
