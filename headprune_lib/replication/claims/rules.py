@@ -744,7 +744,7 @@ def _judge_c6(stored: Stored) -> dict[str, Judged]:
 
 C6 = Claim(
     "C6",
-    title="A model with half of its heads removed runs faster.",
+    title="With half of its heads removed a model runs faster with large batches, and not with small ones.",
     short="half of the heads removed makes a model faster at large batches alone",
     section="4.3",
     paper_value="BERT: 17.5% faster at batch 16 and 64, 1.9% and 2.7% at 1 and 4 (Table 4).",

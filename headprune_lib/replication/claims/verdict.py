@@ -118,7 +118,7 @@ class Row:
         if self.judged.power is None:
             return "its power is not known"
         if self.judged.power < LEAST_POWER:
-            only = "it could only differ, " if self.word == "differs" else ""
+            only = "it could not have replicated, " if self.word == "differs" else ""
             return f"{only}power {self.judged.power:.2f}"
         return ""
 
@@ -169,7 +169,7 @@ class Verdict:
         sentence = f"Results that count: {len(self.counted)}"
         sentence += f" ({parts}); that do not: {others}" if parts else f"; that do not: {others}"
         if self.one_way:
-            sentence += f", of which {len(self.one_way)} could only differ and did"
+            sentence += f", {len(self.one_way)} of them differ but could not have replicated"
         return f"{sentence}."
 
 

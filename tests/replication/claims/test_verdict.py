@@ -48,7 +48,8 @@ def test_a_result_that_could_only_differ_is_told_apart():
     assert verdict.one_way == (rows[1],) and verdict.word == "replicates"
     assert beside.why_not == "others measured it" and not beside.counts
     assert verdict.why == (
-        "Results that count: 1 (1 replicates); that do not: 3, of which 1 could only differ and did."
+        "Results that count: 1 (1 replicates); that do not: 3, 1 of them differ but could not have "
+        "replicated."
     )
     assert combine([row("not run")]).why == "Not measured."
 

@@ -53,16 +53,18 @@ def answer(verdicts: Iterable[Verdict]) -> str:
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """How many claims have which word by our rules, which meet the paper's, and what could only differ."""
+    """How many claims have which word by our rules, which meet the paper's, and what cannot replicate."""
     counts = Counter(verdict.word for verdict in verdicts)
     counted = _words(counts, WORDS)
-    everywhere = [verdict.claim for verdict in verdicts if 0 < verdict.met[1] == verdict.met[0]]
     text = f"Of the paper's {_number(len(verdicts))} claims, {listed(counted)} by our rules."
-    if everywhere:
-        passing = "passes" if len(everywhere) == 1 else "pass"
+    read = [verdict for verdict in verdicts if verdict.met[1]]
+    met = [verdict.claim for verdict in read if verdict.met[0] == verdict.met[1]]
+    unmet = [verdict.claim for verdict in read if not verdict.met[0]]
+    if met:
+        verb = "is" if len(met) == 1 else "are"
         text += (
-            f" {listed(everywhere)} also {passing} our reading of the paper's criterion in every "
-            "experiment."
+            f" By our reading of the paper's own criterion {listed(met)} {verb} met in every result "
+            f"where it can be read{f', {listed(unmet)} in none' if unmet else ''}."
         )
     one_way = {verdict.claim: len(verdict.one_way) for verdict in verdicts if verdict.one_way}
     if not one_way:

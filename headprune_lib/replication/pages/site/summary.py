@@ -18,7 +18,14 @@ from headprune_lib.replication.pages.tables.markup import verdict_html, with_min
 from headprune_lib.replication.pages.tables.verdicts import criterion_met
 from headprune_lib.replication.store.heads import KINDS
 
-COLUMNS = ("claim", "the paper", "its models, by others", "our models", "verdict", "how sure")
+COLUMNS = (
+    "claim",
+    "the paper",
+    "the paper's models, by others",
+    "our models",
+    "verdict",
+    "how sure",
+)
 
 _CLAIMS = {claim.id: claim for claim in CLAIMS}
 _HALVES = {"encoder": "encoders", "translation": "translators"}
@@ -113,7 +120,7 @@ def how_sure(verdict: Verdict) -> str:
     measured = [row for row in verdict.rows if row.word != "not run"]
     if not measured:
         return "not measured"
-    sure = f"{counted(verdict)}. Rests on {rests_on(measured)}."
+    sure = f"{counted(verdict)}. Measured on {measured_on(measured)}."
     return f"{sure} Paper's criterion: {criterion_met(verdict)}."
 
 
@@ -126,14 +133,15 @@ def counted(verdict: Verdict) -> str:
     return f"{text}: {each}" if each else text
 
 
-def rests_on(rows: Sequence[Row]) -> str:
-    """Models and trainings behind some results, such as ``3 models, 1 to 3 trainings each``.
+def measured_on(rows: Sequence[Row]) -> str:
+    """Trained models behind some results, such as ``3 models, 1 to 3 trainings each``.
 
-    >>> rests_on([])
-    'nothing'
+    >>> measured_on([])
+    'no trained model'
     """
+    rows = [row for row in rows if row.judged.aside != UNTRAINED]
     if not rows:
-        return "nothing"
+        return "no trained model"
     models, trainings = len({row.model for row in rows}), {row.judged.trainings for row in rows}
     low, high = min(trainings), max(trainings)
     each = f"{low} to {high} trainings" if low < high else f"{low} training{'s' * (low > 1)}"
