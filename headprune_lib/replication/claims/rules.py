@@ -630,7 +630,10 @@ def _papers_rise(values: Mapping[str, Any]) -> tuple[bool | None, str]:
         return None, ""
     first, last = float(np.mean(early)), float(np.mean(late))
     met = first < (C5_PAPER_EARLY + C5_PAPER_LATE) / 2 and last >= C5_PAPER_LATE
-    return met, f" Kept at 40%: early {first:.0%}, late {last:.0%}."
+    return met, (
+        f" Kept at {C5_REMOVED:.0%}: {first:.0%} while BLEU is at most {C5_EARLY_BLEU:.0%} of the best, "
+        f"{last:.0%} once it is {C5_LATE_BLEU:.0%}."
+    )
 
 
 C5 = Claim(
