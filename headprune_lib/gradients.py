@@ -372,9 +372,8 @@ class _Losses:
 
     def cast(self, precision: str) -> _Losses:
         """Those of a copy of the model in another precision, ``"double"`` or ``"float"``."""
-        model = getattr(
-            copy.deepcopy(self.model), precision
-        )()  # a method, which leaves complex numbers
+        # a method of modules and tensors, which leaves complex numbers
+        model = getattr(copy.deepcopy(self.model), precision)()
         batch = {
             name: getattr(x, precision)() if isinstance(x, Tensor) and x.is_floating_point() else x
             for name, x in self.batch.items()

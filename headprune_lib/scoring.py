@@ -60,9 +60,8 @@ def score_heads(
     _check_normalisation(normalize)
     with eager_attention(model) if criterion.weights else nullcontext():
         scores = criterion.score(model, batches, loss=loss, device=device, **settings)
-    if not criterion.place.startswith(
-        "headprune_lib."
-    ):  # ours end in to_head_tensors, which checks
+    # ours give none: to_head_tensors checks, and greedy counts steps
+    if not criterion.place.startswith("headprune_lib."):
         check_scores(model, scores, find_heads(model))
     return normalize_l2(scores) if normalize == "l2" else scores
 

@@ -23,6 +23,7 @@ from torch.utils.hooks import RemovableHandle
 
 from headprune_lib.example_inputs import Inputs, example_inputs
 from headprune_lib.hooks import graph_nodes, removed_after, state_of
+from headprune_lib.messages import one_line
 from headprune_lib.slicing import OUTSIDE, head_rows, keep_heads
 from headprune_lib.specs import (
     CONVOLUTIONS,
@@ -537,5 +538,5 @@ def as_it_was(model: nn.Module) -> Iterator[None]:
 
 def describe_error(error: BaseException) -> str:
     """What an error says, on one line; its type too, where it is none of ours."""
-    text = " ".join(str(error).split())
+    text = one_line(error)
     return text if isinstance(error, NotAttention) else f"{type(error).__name__}: {text}"[:160]

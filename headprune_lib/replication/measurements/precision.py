@@ -71,11 +71,8 @@ def importance(
     def measure() -> Arrays:
         batches = subject.batches(subject.scoring.first(EXAMPLES)).batches
         with _autocast(subject, enabled=PRECISIONS[precision]):
-            return {
-                "self": scoring.head_importance(subject.model, batches, normalize=None)[
-                    "self"
-                ].numpy()
-            }
+            scores = scoring.head_importance(subject.model, batches, normalize=None)
+        return {"self": scores["self"].numpy()}
 
     title = f"importance in {precision}"
     (unit,) = subject.compute({f"I_h in {precision}": measure}, journal, title)

@@ -758,10 +758,8 @@ def retrained(
             f"the model of {task}, {name} is trained by others; give one that is trained here"
         )
     signature = [recipe_of(profile), translator.weights_sha256, heads, profile.device_here]
-    folder, epochs = (
-        training.checkpoint_folder(f"{task}.{name}-again", signature),
-        profile.recovery.epochs,
-    )
+    folder = training.checkpoint_folder(f"{task}.{name}-again", signature)
+    epochs = profile.recovery.epochs
     pairs = subject.split("train")
     batches = token_batches(
         translator.encode(pairs.sources),
