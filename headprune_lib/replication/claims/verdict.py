@@ -107,7 +107,7 @@ class Row:
 
     @property
     def one_way(self) -> bool:
-        """Whether it differs though its rule had no power to say that it replicates."""
+        """Whether it differs though its rule had too little power to say that it replicates."""
         return self.word == "differs" and not self.judged.aside and not self.counts
 
     @property
@@ -118,8 +118,8 @@ class Row:
         if self.judged.power is None:
             return "its power is not known"
         if self.judged.power < LEAST_POWER:
-            only = "it could not have replicated, " if self.word == "differs" else ""
-            return f"{only}power {self.judged.power:.2f}"
+            power = "its power to replicate is" if self.word == "differs" else "power"
+            return f"{power} {self.judged.power:.2f}"
         return ""
 
     @property
@@ -149,7 +149,7 @@ class Verdict:
 
     @property
     def one_way(self) -> tuple[Row, ...]:
-        """Those that differ by a rule that could not have said that they replicate."""
+        """Those that differ by a rule with too little power to say that they replicate."""
         return tuple(row for row in self.rows if row.one_way)
 
     @property
@@ -169,7 +169,7 @@ class Verdict:
         sentence = f"Results that count: {len(self.counted)}"
         sentence += f" ({parts}); that do not: {others}" if parts else f"; that do not: {others}"
         if self.one_way:
-            sentence += f", {len(self.one_way)} of them differ but could not have replicated"
+            sentence += f", {len(self.one_way)} of them differ with too little power to replicate"
         return f"{sentence}."
 
 

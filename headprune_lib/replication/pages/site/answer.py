@@ -7,18 +7,23 @@ from collections.abc import Iterable, Sequence
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.claims.rules import CLAIMS
-from headprune_lib.replication.claims.verdict import WORDS, Verdict, Word
+from headprune_lib.replication.claims.verdict import Verdict, Word
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import listed, spelled
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_SAID: dict[Word, tuple[str, str]] = {
-    "replicates": ("replicates", "replicate"),
+_DIFFER: dict[Word, tuple[str, str]] = {
     "differs": ("differs", "differ"),
-    "mixed": ("is mixed", "are mixed"),
-    "undecided": ("is undecided", "are undecided"),
-    "not run": ("was not run", "were not run"),
+    "mixed": ("mixed", "mixed"),
+    "undecided": ("undecided", "undecided"),
+}
+_HEADINGS: dict[Word, str] = {
+    "replicates": "Replicated",
+    "mixed": "Replicated in part",
+    "differs": "Not replicated",
+    "undecided": "Undecided",
+    "not run": "Not run",
 }
 _MODELS = {"encoder": "encoder", "translation": "translator"}
 _SHORT = {claim.id: claim.short for claim in CLAIMS}
@@ -35,7 +40,7 @@ def title(verdicts: Sequence[Verdict]) -> str:
 
 
 def answer(verdicts: Iterable[Verdict]) -> str:
-    """How many results that count have which word, and which claims fail.
+    """How many results that count have which word, then each claim in words, by its verdict.
 
     Raises:
         ValueError: no result counts, so that there is no answer.
@@ -49,70 +54,57 @@ def answer(verdicts: Iterable[Verdict]) -> str:
         numbers = Counter(row.word for row in rows if row.half == half)
         if numbers:
             parts.append(_counted(numbers, models))
-    return f"{', and '.join(parts)}; {_failing(verdicts)}"
+    return f"{', and '.join(parts)}. {_claims(verdicts)}"
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """How many claims have which word by our rules, which meet the paper's, and what cannot replicate."""
-    counts = Counter(verdict.word for verdict in verdicts)
-    counted = _words(counts, WORDS)
-    text = f"Of the paper's {_number(len(verdicts))} claims, {listed(counted)} by our rules."
+    """Which claims meet the paper's own criterion, and how many results have too little power."""
     read = [verdict for verdict in verdicts if verdict.met[1]]
     met = [verdict.claim for verdict in read if verdict.met[0] == verdict.met[1]]
     unmet = [verdict.claim for verdict in read if not verdict.met[0]]
+    sentences = []
     if met:
         verb = "is" if len(met) == 1 else "are"
-        text += (
-            f" By our reading of the paper's own criterion {listed(met)} {verb} met in every result "
+        sentences.append(
+            f"By our reading of the paper's own criterion {listed(met)} {verb} met in every result "
             f"where it can be read{f', {listed(unmet)} in none' if unmet else ''}."
         )
     one_way = {verdict.claim: len(verdict.one_way) for verdict in verdicts if verdict.one_way}
-    if not one_way:
-        return text
-    several = sum(one_way.values())
-    more, count = ("result differs", "does") if several == 1 else ("results differ", "do")
-    each = listed([f"{_number(n)} on {claim}" for claim, n in one_way.items()])
-    return (
-        f"{text} {_number(several).capitalize()} more {more} but {count} not count, because their power to "
-        f"find that the claim holds is too low: {each}."
-    )
+    if one_way:
+        several = sum(one_way.values())
+        more, count = ("result differs", "does") if several == 1 else ("results differ", "do")
+        each = listed([f"{_number(n)} on {claim}" for claim, n in one_way.items()])
+        sentences.append(
+            f"{_number(several).capitalize()} more {more} but {count} not count, because their power "
+            f"to find that the claim holds is too low: {each}."
+        )
+    return " ".join(sentences)
 
 
 def _counted(numbers: Counter[Word], models: str) -> str:
     """Such as "3 of 6 encoder results replicate (2 differ, 1 undecided)"."""
     verb = "replicates" if numbers["replicates"] == 1 else "replicate"
-    shown = {"differs": _SAID["differs"], "mixed": ("mixed",) * 2, "undecided": ("undecided",) * 2}
     rest = [
-        f"{numbers[word]} {shown[word][numbers[word] != 1]}"
-        for word in WORDS
-        if word in shown and numbers[word]
+        f"{numbers[word]} {words[numbers[word] != 1]}"
+        for word, words in _DIFFER.items()
+        if numbers[word]
     ]
     sentence = f"{numbers['replicates']} of {numbers.total()} {models} results {verb}"
     return f"{sentence} ({', '.join(rest)})" if rest else sentence
 
 
-def _words(numbers: Counter[Word], words: Iterable[Word]) -> list[str]:
-    return [
-        f"{_number(numbers[word])} {_SAID[word][numbers[word] != 1]}"
-        for word in words
-        if numbers[word]
-    ]
-
-
-def _failing(verdicts: Sequence[Verdict]) -> str:
-    """The claims that fail, in words, and those that hold in some results alone."""
-    fails = [
-        f"{verdict.claim} ({_SHORT[verdict.claim]})"
-        for verdict in verdicts
-        if verdict.word == "differs"
-    ]
-    partly = [verdict.claim for verdict in verdicts if verdict.word == "mixed"]
-    if not fails and not partly:
-        return "no claim fails"
-    parts = [f"{listed(fails)} {'fails' if len(fails) == 1 else 'fail'}"] if fails else []
-    if partly:
-        parts.append(f"{listed(partly)} {'holds' if len(partly) == 1 else 'hold'} only in part")
-    return ", and ".join(parts)
+def _claims(verdicts: Sequence[Verdict]) -> str:
+    """Such as "Replicated: most heads can be removed one at a time (C1)", a sentence a verdict."""
+    sentences = []
+    for word, heading in _HEADINGS.items():
+        claims = [
+            f"{_SHORT[verdict.claim]} ({verdict.claim})"
+            for verdict in verdicts
+            if verdict.word == word
+        ]
+        if claims:
+            sentences.append(f"{heading}: {listed(claims)}")
+    return ". ".join(sentences)
 
 
 def how_sure(verdicts: Iterable[Verdict], results: Sequence[Result]) -> tuple[str, str, str]:

@@ -26,18 +26,22 @@ OPEN = [result("C3", "replicates"), result("C3", "undecided"), result("C3", "und
     [
         (
             [HOLDS, OPEN],
-            "2 of 4 encoder results replicate (2 undecided), and 1 of 1 translator results replicates; "
-            "no claim fails",
+            "2 of 4 encoder results replicate (2 undecided), and 1 of 1 translator results replicates. "
+            "Replicated: most heads can be removed one at a time (C1). "
+            "Undecided: many heads can be removed together (C3)",
         ),
         (
             [HOLDS, [result("C2", "differs"), result("C2", "differs", power=0.1)]],
-            "1 of 2 encoder results replicates (1 differs), and 1 of 1 translator results replicates; "
-            "C2 (one head is enough in many layers) fails",
+            "1 of 2 encoder results replicates (1 differs), and 1 of 1 translator results replicates. "
+            "Replicated: most heads can be removed one at a time (C1). "
+            "Not replicated: one head is enough in many layers (C2)",
         ),
         (
             [HOLDS, [result("C2", "differs"), result("C2", "replicates")], [result("C5", "mixed")]],
             "2 of 4 encoder results replicate (1 differs, 1 mixed), and 1 of 1 translator results "
-            "replicates; C2 and C5 hold only in part",
+            "replicates. Replicated: most heads can be removed one at a time (C1). "
+            "Replicated in part: one head is enough in many layers (C2) and important heads separate "
+            "early in training (C5)",
         ),
     ],
 )
@@ -50,7 +54,7 @@ def test_there_is_no_answer_where_no_result_counts():
         answer([combine([result("C1", "replicates", power=0.2)])])
 
 
-def test_the_tally_counts_words_criteria_and_what_could_only_differ():
+def test_the_tally_counts_criteria_and_what_could_only_differ():
     found = [
         verdict("C1", "replicates"),
         verdict("C2", "replicates", met=False),
@@ -58,9 +62,8 @@ def test_the_tally_counts_words_criteria_and_what_could_only_differ():
         verdict("C4", "differs", met=None),
     ]
     told = (
-        "Of the paper's four claims, two replicate, one differs and one is mixed by our rules. By our "
-        "reading of the paper's own criterion C1 and C3 are met in every result where it can be read, "
-        "C2 in none."
+        "By our reading of the paper's own criterion C1 and C3 are met in every result where it can be "
+        "read, C2 in none."
     )
     assert tally(found) == told
     assert title(found) == "Two of four claims replicate"
