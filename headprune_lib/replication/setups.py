@@ -28,7 +28,7 @@ from headprune_lib.ablation import all_but_one, one_head_ablation
 from headprune_lib.attention import eager_attention, special_ids
 from headprune_lib.criteria.gradient import example_importance
 from headprune_lib.discovery import find_heads
-from headprune_lib.losses import next_token_cross_entropy
+from headprune_lib.losses import cross_entropy, next_token_cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, Texts
@@ -62,6 +62,7 @@ from headprune_lib.replication.store.verses import joined
 from headprune_lib.scoring import head_importance, normalize_l2
 from headprune_lib.selection import Head
 from headprune_lib.utils import (
+    NO_LABEL,
     Batch,
     OomLimit,
     by_length,
@@ -571,28 +572,66 @@ class TranslationSubject(Setup):
         return self.compute({"I_h": measure}, journal, f"importance, {self.task}")[0]
 
     def _scored_on(self) -> list[Batch]:
-        return forced_batches(self, self.split("score"))
+        return self.forced(self.split("score")).batches
+
+    def forced(self, pairs: Texts) -> Batches:
+        """Teacher-forced batches of verses, shortest references first."""
+        marks, sources = marks_of(self.model), self.translator.encode(pairs.sources)
+        targets = self.translator.encode_targets(pairs.targets)
+        groups = by_length(targets, GROUP)
+        batches = [
+            teacher_forced(
+                [sources[i] for i in part], [targets[i] for i in part], marks.pad, marks.start
+            )
+            for part in groups
+        ]
+        return Batches(batches, np.concatenate(groups), n_truncated=0)
+
+    def reference_losses(
+        self, pairs: Texts, masks: Mapping[str, HeadTensors], journal: Journal
+    ) -> Arrays:
+        """The teacher-forced loss of every reference under every mask, named as in the journal.
+
+        Returns:
+            ``loss`` (M, n), the sum over a reference's pieces in nats, and ``pieces`` (n,), both in
+            the pairs' own order.
+        """
+        prepared = self.forced(pairs)
+
+        def measure(mask: HeadTensors) -> Arrays:
+            with masked_heads(self.model, mask):  # of the setup that a worker has loaded
+                return {"loss": self._losses(prepared)}
+
+        units = {f"loss {name}": partial(measure, mask) for name, mask in masks.items()}
+        done = self.compute(units, journal, "loss of the references")
+        loss = np.stack([unit["loss"] for unit in done]).astype(float)
+        return {"loss": loss, "pieces": _pieces(prepared)}
+
+    def piece_losses(self, pairs: Texts) -> np.ndarray:
+        """(n,) the loss of every reference in the mean over its pieces, in nats, as the model is.
+
+        Nothing is kept in a journal, which knows models by the weights they were loaded with.
+        """
+        prepared = self.forced(pairs)
+        return self._losses(prepared).astype(float) / _pieces(prepared)
+
+    def _losses(self, prepared: Batches) -> np.ndarray:
+        """(n,) the sum over each reference's pieces in nats, in the pairs' own order."""
+        device, per_batch = next(self.model.parameters()).device, []
+        with torch.inference_mode():
+            for batch in prepared.batches:
+                batch = to_device(batch, device)
+                per_batch.append(cross_entropy(self.model(**without_labels(batch)), batch))
+        return prepared.restore(torch.cat(per_batch).cpu().numpy())
 
     def _tokens_left_out(self) -> Tokens:
         return Tokens(special_ids(self.model))
 
 
-def forced_batches(subject: TranslationSubject, pairs: Texts) -> list[dict[str, torch.Tensor]]:
-    """Teacher-forced batches of verses, in the groups of :func:`forced_groups`."""
-    translator, marks = subject.translator, marks_of(subject.model)
-    sources = translator.encode(pairs.sources)
-    targets = translator.encode_targets(pairs.targets)
-    return [
-        teacher_forced(
-            [sources[i] for i in part], [targets[i] for i in part], marks.pad, marks.start
-        )
-        for part in forced_groups(subject, pairs)
-    ]
-
-
-def forced_groups(subject: TranslationSubject, pairs: Texts) -> list[list[int]]:
-    """Which verses share a teacher-forced batch, shortest references first."""
-    return by_length(subject.translator.encode_targets(pairs.targets), GROUP)
+def _pieces(prepared: Batches) -> np.ndarray:
+    """(n,) pieces of each reference, in the pairs' own order."""
+    counts = [(batch["labels"] != NO_LABEL).sum(1).numpy() for batch in prepared.batches]
+    return prepared.restore(np.concatenate(counts))
 
 
 # --- language models -------------------------------------------------------------------------------

@@ -16,8 +16,7 @@ from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.lazy import masking, selection, setups
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.orders import random_order
-from headprune_lib.replication.measurements.references import rounded_losses
-from headprune_lib.replication.metrics import coarse
+from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.models.translators import (
     kept_updates,
     read_curve,
@@ -132,9 +131,11 @@ def measured_at(
     """Outcomes of a checkpoint under the masks of every order.
 
     Returns:
-        What :meth:`TranslationSubject.outcomes` and :func:`rounded_losses` give; the first ``steps``
-        masks are those of the paper's order (``order``), the further ones are named in ``further``.
-        ``each <kind>`` (verses, layer, head) is |dL(x)/dxi_h|.
+        What :meth:`TranslationSubject.outcomes` gives; the first ``steps`` masks are those of the
+        paper's order (``order``), the further ones are named in ``further``. ``each <kind>``
+        (verses, layer, head) is |dL(x)/dxi_h|. Of the references ``reference_loss_uncut`` (n,) and
+        ``reference_loss_change`` (M, n) in thousandths of a nat, the change to five binary digits,
+        and ``reference_pieces`` (n,).
     """
     plain = subject.importance(journal, normalize=None)
     order, steps = selection.rank_heads(subject.importance(journal)), subject.profile.steps
@@ -146,10 +147,15 @@ def measured_at(
     further = further_masks(subject, plain, wanted, schedule[_step_at(steps)])
     every, pairs = masks | further, subject.tested(wanted.n_verses)
     raw = coarse_losses(subject.outcomes(every, pairs, journal, "pruned"))
-    raw |= rounded_losses(subject, pairs, every, journal)
+    uncut = {"uncut": masking.ones_mask(subject.model)}
+    references = subject.reference_losses(pairs, uncut | every, journal)
+    loss = np.rint(MILLINAT * references["loss"])
     each = subject.verse_importance(journal)
     return {
         **raw,
+        "reference_loss_uncut": loss[0].astype(np.int32),
+        "reference_loss_change": np.rint(coarse(loss[1:] - loss[0])).astype(np.int32),
+        "reference_pieces": references["pieces"].astype(np.int16),
         **{f"each {kind}": coarse(values).astype(np.float16) for kind, values in each.items()},
         "order": heads_array(order),
         "further": np.array([*further], np.str_),

@@ -42,7 +42,6 @@ from headprune_lib.replication.measurements.measurement import (
     measurement,
 )
 from headprune_lib.replication.measurements.records import Resamples
-from headprune_lib.replication.measurements.references import piece_losses
 from headprune_lib.replication.measurements.removal import measured_answers, n_cut
 from headprune_lib.replication.measurements.which_first import which_first
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu, millinats, pack
@@ -152,7 +151,7 @@ class _Translator:
 
     def answers(self, model: torch.nn.Module) -> Arrays:
         translator = dataclasses.replace(self.subject.translator, model=model)
-        loss = piece_losses(dataclasses.replace(self.subject, translator=translator), self.pairs)
+        loss = dataclasses.replace(self.subject, translator=translator).piece_losses(self.pairs)
         return {
             "counts": pack(self._counts(generation.generate(model, self.sources))),
             "loss": loss,

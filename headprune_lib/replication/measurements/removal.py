@@ -14,7 +14,6 @@ from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.engine import side_by_side
 from headprune_lib.replication.lazy import mask_tuning, masking, selection, setups, torch
 from headprune_lib.replication.measurements.measurement import Context
-from headprune_lib.replication.measurements.references import reference_losses
 from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
 from headprune_lib.replication.order_names import mask_key
 from headprune_lib.replication.store import Arrays, Journal, Measured
@@ -109,7 +108,7 @@ def losses_under(
     named, rows = _distinct(masks, texts)
     if isinstance(subject, setups.EncoderSubject):
         return subject.outcomes(named, texts, journal, f"masks, seed {subject.seed}")["loss"][rows]
-    references = reference_losses(subject, texts, named, journal)
+    references = subject.reference_losses(texts, named, journal)
     return (references["loss"] / references["pieces"])[rows]
 
 
@@ -184,7 +183,7 @@ def tuned(
 
     def measure(mask: masking.HeadTensors) -> Arrays:
         if isinstance(subject, setups.TranslationSubject):
-            batches = setups.forced_batches(subject, subject.split("score"))
+            batches = subject.forced(subject.split("score")).batches
         else:
             batches = subject.batches(subject.scoring).batches
         gates = mask_tuning.tune_mask(subject.model, mask, batches)
