@@ -15,8 +15,7 @@ import numpy as np
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.lazy import ablation, setups
-from headprune_lib.replication.measurements.effects import Accuracy
-from headprune_lib.replication.measurements.measurement import (
+from headprune_lib.replication.measurements.base import (
     HALVES,
     Context,
     Half,
@@ -25,7 +24,8 @@ from headprune_lib.replication.measurements.measurement import (
     seed_of,
     with_further,
 )
-from headprune_lib.replication.measurements.records import correlation_record, partial_record
+from headprune_lib.replication.measurements.effects import Accuracy
+from headprune_lib.replication.measurements.estimates import correlation_record, partial_record
 from headprune_lib.replication.measurements.single_heads import one_head
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile

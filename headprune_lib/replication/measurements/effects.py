@@ -18,8 +18,8 @@ from headprune_lib.replication.bounds import (
     PAPER_CHANGING,
 )
 from headprune_lib.replication.lazy import masking, proportion, torch
-from headprune_lib.replication.measurements.measurement import Half
-from headprune_lib.replication.measurements.records import interval_record
+from headprune_lib.replication.measurements.base import Half
+from headprune_lib.replication.measurements.estimates import interval_record
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.store.heads import KINDS, heads_in

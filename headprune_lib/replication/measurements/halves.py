@@ -15,7 +15,7 @@ from headprune_lib.replication.data import (
     TRANSLATION_TASKS,
     own_pairs,
 )
-from headprune_lib.replication.measurements.measurement import Half, Own
+from headprune_lib.replication.measurements.base import Half, Own
 from headprune_lib.replication.models.encoders import recipe, weights_path
 from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
 from headprune_lib.replication.models.translators import full_recipe, stored_weights

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.replication.lazy import attention, criteria, scoring, selection, setups, torch
-from headprune_lib.replication.measurements.measurement import Context, measurement
-from headprune_lib.replication.measurements.records import (
+from headprune_lib.replication.measurements.base import Context, measurement
+from headprune_lib.replication.measurements.estimates import (
     Resamples,
     correlation_record,
     interval_record,

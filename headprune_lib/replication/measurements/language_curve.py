@@ -16,10 +16,15 @@ import numpy as np
 from headprune_lib.replication.bounds import C8_UP_TO
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.lazy import language, masking, selection, setups, training, utils
-from headprune_lib.replication.measurements.curves import Curves, mean_curves, of_losses, scored
-from headprune_lib.replication.measurements.measurement import Context, Own, measurement
+from headprune_lib.replication.measurements.base import Context, Own, measurement
+from headprune_lib.replication.measurements.curves import Curves
+from headprune_lib.replication.measurements.estimates import (
+    Resamples,
+    mean_curves,
+    of_losses,
+    scored,
+)
 from headprune_lib.replication.measurements.orders import random_order
-from headprune_lib.replication.measurements.records import Resamples
 from headprune_lib.replication.measurements.scores import scored_once
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.order_names import (

@@ -17,8 +17,8 @@ import yaml
 from headprune_lib.replication import store
 from headprune_lib.replication.data import own_text
 from headprune_lib.replication.engine import everywhere, side_by_side
+from headprune_lib.replication.measurements.base import Context, Half, Measurement
 from headprune_lib.replication.measurements.halves import HALF_OF
-from headprune_lib.replication.measurements.measurement import Context, Half, Measurement
 from headprune_lib.replication.models.weights import sha256_of
 from headprune_lib.replication.paths import cache_root, models_root, results_root
 from headprune_lib.replication.profiles import Profile, load_profile

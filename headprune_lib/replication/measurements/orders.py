@@ -13,8 +13,8 @@ import numpy as np
 
 from headprune_lib.replication.engine import side_by_side
 from headprune_lib.replication.lazy import ablation, masking, scoring, selection, setups
+from headprune_lib.replication.measurements.base import Context, Half
 from headprune_lib.replication.measurements.effects import one_by_one_scores
-from headprune_lib.replication.measurements.measurement import Context, Half
 from headprune_lib.replication.measurements.removal import Run, Subject
 from headprune_lib.replication.order_names import IMPORTANCE, RANDOM, NamedOrder, read_name
 from headprune_lib.replication.profiles import Profile

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.replication.lazy import ablation, masking, scoring, selection, setups, torch
-from headprune_lib.replication.measurements.measurement import Context, measurement
-from headprune_lib.replication.measurements.records import Resamples, correlation_record
+from headprune_lib.replication.measurements.base import Context, measurement
+from headprune_lib.replication.measurements.estimates import Resamples, correlation_record
 from headprune_lib.replication.measurements.removal import masks_along
 from headprune_lib.replication.metrics import MILLINAT, millinats
 from headprune_lib.replication.models.encoders import Batches, answers

@@ -13,12 +13,12 @@ import numpy as np
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.measurements.curves import score_of
-from headprune_lib.replication.measurements.measurement import Context, Own, measurement
-from headprune_lib.replication.measurements.records import (
+from headprune_lib.replication.measurements.base import Context, Own, measurement
+from headprune_lib.replication.measurements.estimates import (
     Resamples,
     difference_record,
     interval_record,
+    score_of,
 )
 from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
 from headprune_lib.replication.models import encoders as tuning

@@ -27,21 +27,15 @@ from headprune_lib.replication.lazy import (
     torch,
     utils,
 )
-from headprune_lib.replication.measurements.curves import (
+from headprune_lib.replication.measurements.base import HALVES, Context, Half, Own, measurement
+from headprune_lib.replication.measurements.estimates import (
     Drawn,
+    Resamples,
     Scored,
     of_answers,
     of_losses,
     of_translations,
 )
-from headprune_lib.replication.measurements.measurement import (
-    HALVES,
-    Context,
-    Half,
-    Own,
-    measurement,
-)
-from headprune_lib.replication.measurements.records import Resamples
 from headprune_lib.replication.measurements.removal import measured_answers, n_cut
 from headprune_lib.replication.measurements.which_first import which_first
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu, millinats, pack

@@ -13,7 +13,7 @@ import numpy as np
 from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.engine import side_by_side
 from headprune_lib.replication.lazy import mask_tuning, masking, selection, setups, torch
-from headprune_lib.replication.measurements.measurement import Context
+from headprune_lib.replication.measurements.base import Context
 from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
 from headprune_lib.replication.order_names import mask_key
 from headprune_lib.replication.store import Arrays, Journal, Measured

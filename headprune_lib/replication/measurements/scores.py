@@ -22,10 +22,8 @@ import scipy
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.lazy import masking, scoring, selection, setups, torch
-from headprune_lib.replication.measurements import contrasts
-from headprune_lib.replication.measurements.contrasts import contrast, follow
-from headprune_lib.replication.measurements.measurement import Context, Own, Runs, measurement
-from headprune_lib.replication.measurements.records import (
+from headprune_lib.replication.measurements.base import Context, Own, Runs, measurement
+from headprune_lib.replication.measurements.estimates import (
     Resamples,
     correlation_record,
     interval_record,
@@ -36,8 +34,12 @@ from headprune_lib.replication.measurements.single_heads import one_head
 from headprune_lib.replication.measurements.which_first import (
     COMPARED,
     N_EXAMPLES,
+    Statistics,
+    contrast,
+    follow,
     loss_area,
     tested,
+    values_of,
 )
 from headprune_lib.replication.metrics import MILLINAT, SCORES
 from headprune_lib.replication.models.pretrained import load_tokenizer
@@ -381,8 +383,8 @@ def _of_sizes(raw: Arrays, statistics: Resamples) -> list[dict[str, Any]]:
     for n, draw in itertools.product(sizes, range(DRAWS)):
         name = further_training(draw, str(n))
         outcomes[name], runs[name] = _run(raw, n, draw), [{"seed": draw}]
-    settings = contrasts.Statistics(statistics.resamples, statistics.seed)
-    orders = contrasts.values_of(outcomes, runs, settings)["orders"]
+    settings = Statistics(statistics.resamples, statistics.seed)
+    orders = values_of(outcomes, runs, settings)["orders"]
     followed = follow(outcomes, runs)
     whole = followed[str(sizes[-1])]
     rows = []

@@ -18,15 +18,7 @@ import numpy as np
 
 from headprune_lib.replication.data import TRANSLATION_TASKS, Texts
 from headprune_lib.replication.lazy import ablation, masking, selection, setups
-from headprune_lib.replication.measurements.effects import (
-    METRICS,
-    Draws,
-    Metric,
-    counts,
-    effect_records,
-    removable_record,
-)
-from headprune_lib.replication.measurements.measurement import (
+from headprune_lib.replication.measurements.base import (
     HALVES,
     Context,
     Half,
@@ -35,6 +27,14 @@ from headprune_lib.replication.measurements.measurement import (
     of_training,
     seed_of,
     with_further,
+)
+from headprune_lib.replication.measurements.effects import (
+    METRICS,
+    Draws,
+    Metric,
+    counts,
+    effect_records,
+    removable_record,
 )
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.models.encoders import compact

@@ -26,7 +26,7 @@ from headprune_lib.replication.lazy import (
     transformers,
     utils,
 )
-from headprune_lib.replication.measurements.measurement import Context, measurement
+from headprune_lib.replication.measurements.base import Context, measurement
 from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.models.encoders import make_batches
 from headprune_lib.replication.models.pretrained import BASES, load_tokenizer

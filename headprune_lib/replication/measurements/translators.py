@@ -16,9 +16,13 @@ import numpy as np
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import Texts, normalise
 from headprune_lib.replication.lazy import ablation, masking, sacrebleu, selection, setups
-from headprune_lib.replication.measurements.curves import Scored, of_translations
-from headprune_lib.replication.measurements.measurement import Context, Own, measurement
-from headprune_lib.replication.measurements.records import Resamples, correlation_record
+from headprune_lib.replication.measurements.base import Context, Own, measurement
+from headprune_lib.replication.measurements.estimates import (
+    Resamples,
+    Scored,
+    correlation_record,
+    of_translations,
+)
 from headprune_lib.replication.measurements.single_heads import best_heads, one_head
 from headprune_lib.replication.metrics import corpus_bleu, pack, sentence_counts, signature
 from headprune_lib.replication.profiles import Profile

@@ -21,7 +21,7 @@ from headprune_lib.replication.data.iwslt import ARCHIVE
 from headprune_lib.replication.data.parallel import public_files
 from headprune_lib.replication.lazy import probing
 from headprune_lib.replication.measurements import Upcoming, artifacts, find_artifact
-from headprune_lib.replication.measurements.measurement import Half, Measurement
+from headprune_lib.replication.measurements.base import Half, Measurement
 from headprune_lib.replication.measurements.obtaining import Request, results_folder
 from headprune_lib.replication.models.fairseq import archive_of, converted
 from headprune_lib.replication.models.pretrained import BASES

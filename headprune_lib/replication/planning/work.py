@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.data.iwslt import N_SCORE
 from headprune_lib.replication.lazy import probing
-from headprune_lib.replication.measurements.measurement import Half, Measurement
+from headprune_lib.replication.measurements.base import Half, Measurement
 from headprune_lib.replication.measurements.orders import ONE_BY_ONE
 from headprune_lib.replication.measurements.speed import config_of_shape
 from headprune_lib.replication.order_names import parse_part

@@ -21,8 +21,8 @@ from headprune_lib.replication import store
 from headprune_lib.replication.data import MissingData
 from headprune_lib.replication.lazy import setups
 from headprune_lib.replication.measurements import MEASUREMENTS
+from headprune_lib.replication.measurements.base import Context
 from headprune_lib.replication.measurements.halves import HALF_OF, half_of
-from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.obtaining import OtherWeights, results_folder, sha256_of
 from headprune_lib.replication.models.pretrained import LANGUAGE_MODELS
 from headprune_lib.replication.paths import models_root

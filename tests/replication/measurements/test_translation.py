@@ -14,7 +14,7 @@ from headprune_lib import find_heads, ones_mask, order_mask, tune_mask
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data import Texts
-from headprune_lib.replication.measurements.checkpoints import Point, chosen, further_masks
+from headprune_lib.replication.measurements.along_training import Point, chosen, further_masks
 from headprune_lib.replication.measurements.translators import shared_ngrams
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.profiles import Checkpoints
