@@ -24,7 +24,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.ablation import all_but_one, one_head_ablation
+from headprune_lib.ablation import (
+    all_but_one,
+    all_but_one_masks,
+    one_head_ablation,
+    one_head_masks,
+)
 from headprune_lib.attention import eager_attention, special_ids
 from headprune_lib.criteria.gradient import example_importance
 from headprune_lib.discovery import find_heads
@@ -57,7 +62,7 @@ from headprune_lib.replication.models.weights import check_worker_has, sha256_of
 from headprune_lib.replication.order_names import NamedOrder, Tokens, tokens_of
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Journal, Measured
-from headprune_lib.replication.store.heads import KINDS, heads_array
+from headprune_lib.replication.store.heads import KINDS, heads_array, heads_in
 from headprune_lib.replication.store.verses import joined
 from headprune_lib.scoring import head_importance, normalize_l2
 from headprune_lib.selection import Head
@@ -288,6 +293,16 @@ class EncoderSubject(Setup):
         return measured_on(every.first(most))
 
     @property
+    def headline(self) -> Texts:
+        """What the rows are measured on that the paper's claims rest on: all."""
+        return self.test
+
+    @property
+    def chosen(self) -> tuple[Texts, Texts]:
+        """What the best heads are chosen on, and what is reported of them."""
+        return measured_on(self.selection), self.test
+
+    @property
     def selection(self) -> Texts:
         """Training sentences for selections that must not see the test set."""
         return self._split("train").first(self.profile.n_selection)
@@ -404,8 +419,25 @@ class EncoderSubject(Setup):
         )
         return {what: np.stack([unit[what] for unit in units]) for what in ("correct", "loss")}
 
+    def alone(self, heads: np.ndarray, texts: Texts, journal: Journal) -> Arrays:
+        """As a sweep, of these heads (layer, head) alone: each is kept as the only one of its layer."""
+        masks = all_but_one_masks(self.model)
+        named = {
+            f"only {layer} {head}": masks["self", layer, head] for layer, head in heads.tolist()
+        }
+        title = f"the best of each layer, {len(texts)} sentences"
+        answers = self.outcomes({UNCUT: ones_mask(self.model), **named}, texts, journal, title)
+        correct, loss = answers["correct"], answers["loss"]
+        return {
+            "heads": heads,
+            **compact(correct[0], correct[1:], loss[0], loss[1:]),
+            "truncated": np.array(self.batches(texts).n_truncated),
+        }
+
 
 # --- translators -----------------------------------------------------------------------------------
+
+_MASKS = {"one head": one_head_masks, "all but one": all_but_one_masks}
 
 
 @dataclass
@@ -443,13 +475,6 @@ class TranslationSubject(Setup):
             profile, task, seed, model=profile.model_of(task), kernel=kernel, **kept
         )
         return cls(profile, task, seed, translator, kept)
-
-    @classmethod
-    def of_listed(cls, profile: Profile, task: str, seed: int | None) -> TranslationSubject:
-        """As :meth:`of`; ValueError for a training that is none of the profile's."""
-        if seed is not None:
-            profile.check_training(task, seed)
-        return cls.of(profile, task, seed)
 
     @classmethod
     def _file_of(
@@ -550,11 +575,33 @@ class TranslationSubject(Setup):
         )
         return joined(units, np.argsort(np.concatenate(groups)))
 
-    def sweep_heads(
-        self, pairs: Texts, masks: Mapping[Head, HeadTensors], journal: Journal, name: str
+    def sweep(
+        self,
+        how: str,
+        texts: Texts,
+        journal: Journal,
+        name: str,
+        only: Sequence[Head] | None = None,
     ) -> Arrays:
-        """As :meth:`outcomes`, with a mask for each head; ``heads`` says whose each row is."""
-        return {**self.outcomes(masks, pairs, journal, name), "heads": heads_array(masks)}
+        """As :meth:`outcomes`, with a mask a head: without it, or with it alone in its layer.
+
+        Args:
+            how: ``"one head"`` or ``"all but one"``.
+            name: of the texts, for the journal and the progress bar.
+            only: heads, in the order of their rows; all if not given.
+
+        Returns:
+            the outcomes, and in ``heads`` whose each row is.
+        """
+        masks = _MASKS[how](self.model)
+        masks = masks if only is None else {head: masks[head] for head in only}
+        outcomes = self.outcomes(masks, texts, journal, f"{how}, {name}")
+        return {**outcomes, "heads": heads_array(masks)}
+
+    def alone(self, heads: np.ndarray, texts: Texts, journal: Journal) -> Arrays:
+        """As a sweep, of these heads alone: each is kept as the only one of its layer."""
+        name = "the best of each layer"
+        return self.sweep("all but one", texts, journal, name, only=heads_in(heads))
 
     def importance(self, journal: Journal, *, normalize: str | None = "l2") -> HeadTensors:
         """I_h by teacher forcing on the chapters kept for it; the loss of a verse is its sum."""

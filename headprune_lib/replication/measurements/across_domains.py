@@ -14,7 +14,7 @@ import numpy as np
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
-from headprune_lib.replication.lazy import ablation, setups
+from headprune_lib.replication.lazy import setups
 from headprune_lib.replication.measurements.base import (
     HALVES,
     Context,
@@ -73,7 +73,7 @@ def _of_classifier(context: Context, part: str) -> Measured:
             f"{profile.task} has no text of another domain here; figure2b is for "
             "reviews, sst2, snli and mnli, or give domains of your own"
         )
-    subject = setups.EncoderSubject.of(profile, seed_of(part))
+    subject = context.subject(seed_of(part))
     raw = prefixed(f"{profile.task}/", _home(context, part))
     for domain in profile.domains:
         examples = TASKS[domain].split("test", profile.data).first(profile.n_domain)
@@ -89,16 +89,10 @@ def _of_translator(context: Context, part: str) -> Measured:
         raise ValueError(
             f"{context.task} has no text of another domain; name its two files as `far` in task.yml"
         )
-    subject = setups.TranslationSubject.of_listed(profile, context.task, seed_of(part))
-    masks = {
-        head: mask
-        for head, mask in ablation.one_head_masks(subject.model).items()
-        if head[0] == "enc-enc"
-    }
+    subject = context.subject(seed_of(part))
+    heads = [head for head in subject.heads if head[0] == "enc-enc"]
     far = subject.far(profile.translation_far)
-    raw = subject.sweep_heads(
-        far, masks, context.journal, f"one head cut, {profile.translation_far}"
-    )
+    raw = subject.sweep("one head", far, context.journal, profile.translation_far, only=heads)
     home = first_verses(_home(context, part), profile.n_verses)
     rows, heads = rows_of(raw["heads"], home.pop("heads")), raw.pop("heads")
     home = {
@@ -106,7 +100,7 @@ def _of_translator(context: Context, part: str) -> Measured:
     }
     return subject.measured(
         {"heads": heads, **prefixed("far_", raw), **prefixed("home_", home)},
-        len(far),
+        n_examples=len(far),
         dataset=f"{profile.translation_far}/{TRANSLATION_TASKS[profile.translation_far].far}",
     )
 

@@ -66,7 +66,7 @@ class Point(NamedTuple):
 
     Attributes:
         bleu: greedy, on the validation verses; NaN where it was not measured.
-        kept: ``epoch`` or ``update``, as :meth:`TranslationSubject.of` takes it.
+        kept: ``epoch`` or ``update``, as :meth:`Context.subject` takes it.
     """
 
     updates: int
@@ -111,10 +111,7 @@ def _within(context: Context, seed: int, folder: Path, updates_an_epoch: int) ->
 
 def _validated(context: Context, seed: int, updates: list[int]) -> dict[int, float]:
     """Greedy BLEU on the validation verses after some numbers of updates."""
-    subjects = [
-        setups.TranslationSubject.of(context.profile, context.task, seed, update=update)
-        for update in updates
-    ]
+    subjects = [context.subject(seed, update=update) for update in updates]
 
     def measure(subject: setups.TranslationSubject) -> Arrays:
         pairs = subject.split("valid")
@@ -458,7 +455,7 @@ def along_training(context: Context, part: str) -> Measured:
     points = chosen(points_of(context, seed, wanted.within), wanted)
 
     def at(point: Point) -> setups.TranslationSubject:
-        return setups.TranslationSubject.of(profile, task, seed, **point.kept)
+        return context.subject(seed, **point.kept)
 
     # not side by side: each has a model of its own, and this process would hold all of them
     per_point = in_turn(

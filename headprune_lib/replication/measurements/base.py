@@ -4,7 +4,7 @@
 
     @measurement("largest", version=1, parameters=["n_scoring"])
     def largest(context):
-        subject = setups.EncoderSubject.of(context.profile)
+        subject = context.subject()
         return subject.measured({"scores": ...})
 
     @largest.summary
@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from headprune_lib.replication.lazy import setups
 from headprune_lib.replication.order_names import seed_in
 from headprune_lib.replication.profiles import Finetuning, Profile
 from headprune_lib.replication.store import (
@@ -59,6 +60,24 @@ class Context:
     task: str
     journal: Journal
     get: Callable[..., Result]
+
+    def subject(self, seed: int | None = None, **how: Any) -> Any:
+        """The trained model with its texts, as the half has them; see ``setups``.
+
+        Args:
+            seed: of the training; the first one if not given.
+            how: a ``kernel``; of translators the ``epoch`` or ``update`` of what a training kept.
+
+        Raises:
+            ValueError: the profile has no such training of a translator.
+        """
+        if self.half == "encoder":
+            return setups.EncoderSubject.of(self.profile, seed, **how)
+        if self.half == "language":
+            return setups.LanguageSubject.of(self.profile, self.task)
+        if seed is not None:
+            self.profile.check_training(self.task, seed)
+        return setups.TranslationSubject.of(self.profile, self.task, seed, **how)
 
     def settled(
         self, names: Sequence[str], compute: Callable[[], Arrays], *, costly: bool = False

@@ -16,7 +16,6 @@ import numpy as np
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import C4_SHOWN, C4_UP_TO, C8_UP_TO, TOLERANCES
-from headprune_lib.replication.lazy import setups
 from headprune_lib.replication.measurements.base import HALVES, Context, Half, Own, measurement
 from headprune_lib.replication.measurements.estimates import (
     Difference,
@@ -204,7 +203,7 @@ def _measure_translator(
     context: Context, part: str, named: PartName, headline: bool = False
 ) -> Measured:
     """On the first test verses, or on those of the ``headline``."""
-    main = setups.TranslationSubject.of_listed(context.profile, context.task, named.training)
+    main = context.subject(named.training)
     runs = orders_of(context, named.order, main, named.kind)
     measured = along(context, runs, part, main.headline if headline else main.tested())
     if named.order == IMPORTANCE:
@@ -314,7 +313,7 @@ def pruning_curve(context: Context, part: str) -> Measured:
     if named.training is not None:
         alone = dataclasses.replace(context.profile, seeds=[named.training])
         context = dataclasses.replace(context, profile=alone)
-    main = setups.EncoderSubject.of(context.profile)
+    main = context.subject()
     if ONE_BY_ONE in (named.order, *ENCODER[context.profile.orders]):
         main.check_apart()  # before hours are spent on the other orders
     measured = along(context, orders_of(context, named.order, main), part)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.replication.lazy import attention, criteria, scoring, selection, setups, torch
+from headprune_lib.replication.lazy import attention, criteria, scoring, selection, torch
 from headprune_lib.replication.measurements.base import Context, measurement
 from headprune_lib.replication.measurements.estimates import (
     Resamples,
@@ -36,11 +36,11 @@ class Statistics(Resamples):
 @measurement("head_roles", version=1, parameters=["n_scoring"], statistics=Statistics())
 def head_roles(context: Context) -> Measured:
     """(layer, head) means over queries of what :func:`statistics_of` names, and I_h as it is."""
-    subject = setups.EncoderSubject.of(context.profile)
+    subject = context.subject()
     wanted = statistics_of(load_tokenizer(context.profile.model).all_special_ids)
 
     def measure() -> Arrays:
-        eager = setups.EncoderSubject.of(context.profile, subject.seed, "eager")
+        eager = context.subject(subject.seed, kernel="eager")
         batches = eager.batches(eager.scoring).batches
         means = criteria.attention.means_over_queries(eager.model, batches, [*wanted.values()])
         return {name: mean["self"].numpy() for name, mean in zip(wanted, means, strict=True)}

@@ -134,7 +134,7 @@ def _own_of_recovery(profile: Profile, part: str) -> Own:
 )
 def language_heads(context: Context) -> Measured:
     """Losses of passages with each head cut in turn."""
-    subject = setups.LanguageSubject.of(context.profile, context.task)
+    subject = context.subject()
     swept = subject.without_each(context.journal)
     return subject.measured(
         {
@@ -177,7 +177,7 @@ def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
 def language_curve(context: Context, part: str) -> Measured:
     """Losses of passages along every run of an order."""
     settings = context.profile.language
-    subject = setups.LanguageSubject.of(context.profile, context.task)
+    subject = context.subject()
     if part == RANDOM:
         heads = [head for (head,) in steps_of(subject, context.journal, IMPORTANCE)]
         runs = {
@@ -266,7 +266,7 @@ def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
 )
 def language_recovery(context: Context, part: str) -> Measured:
     """Losses of passages without some heads, before and after training again."""
-    subject = setups.LanguageSubject.of(context.profile, context.task)
+    subject = context.subject()
     cut = first_heads(steps_of(subject, context.journal, PER_GROUP), share_in(part))
     mask, gone = masking.head_mask(subject.model, cut), len(cut)
 

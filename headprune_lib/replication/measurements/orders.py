@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from headprune_lib.replication.engine import side_by_side
-from headprune_lib.replication.lazy import ablation, masking, scoring, selection, setups
+from headprune_lib.replication.lazy import masking, scoring, selection, setups
 from headprune_lib.replication.measurements.base import Context, Half
 from headprune_lib.replication.measurements.effects import one_by_one_scores
 from headprune_lib.replication.measurements.removal import Run, Subject
@@ -105,7 +105,7 @@ def orders_of(context: Context, name: str, main: Subject, kind: str | None = Non
     if name == RANDOM:
         runs = [(str(draw), main) for draw in range(n_random(context.half, profile))]
     elif name == IMPORTANCE and context.half == "encoder":
-        runs += [(str(seed), setups.EncoderSubject.of(profile, seed)) for seed in profile.seeds[1:]]
+        runs += [(str(seed), context.subject(seed)) for seed in profile.seeds[1:]]
     # the translators' choice on other text is not stored
     costly = name == ONE_BY_ONE and context.half == "translation"
     costly |= name == "importance rescored" or (read is not None and is_costly(read))
@@ -138,22 +138,20 @@ def by_criterion(context: Context, order: NamedOrder, main: Subject) -> list[sel
 
 def _one_by_one(context: Context, main: Subject, leak_free: bool) -> masking.HeadTensors:
     """What each head's absence costs, on the test set (the paper's way) or on other data."""
-    profile, journal = context.profile, context.journal
     if context.half == "encoder":
         if not leak_free:
             return one_by_one_scores(context.get("one_head").raw)
         return one_by_one_scores(training_sweep(context, main))
     if not leak_free:
-        return one_by_one_scores(first_verses(context.get("one_head").raw, profile.n_verses))
-    masks = ablation.one_head_masks(main.model)
-    return one_by_one_scores(
-        main.sweep_heads(main.pairs("valid"), masks, journal, "one head cut (valid)")
-    )
+        verses = context.profile.n_verses
+        return one_by_one_scores(first_verses(context.get("one_head").raw, verses))
+    name = f"{context.task} (valid)"
+    return one_by_one_scores(main.sweep("one head", main.pairs("valid"), context.journal, name))
 
 
 def training_sweep(context: Context, main: setups.EncoderSubject) -> Arrays:
     """Each head cut in turn, on the training sentences of choices that must not see the test set."""
-    texts, name = setups.measured_on(main.selection), f"{context.profile.task} (train)"
+    texts, name = setups.measured_on(main.selection), f"{context.task} (train)"
     return context.settled_under(
         "train_", lambda: main.sweep("one head", texts, context.journal, name)
     )

@@ -40,7 +40,7 @@ SHARES = (0.0, 0.2, 0.5)
 )
 def precision(context: Context) -> Measured:
     """Scores, and answers and losses at each share masked, in each precision."""
-    subject = setups.EncoderSubject.of(context.profile, kernel="eager")
+    subject = context.subject(kernel="eager")
     scores = {name: importance(subject, context.journal, name) for name in PRECISIONS}
     order = selection.rank_heads(scoring.normalize_l2(scores["float32"]))
     names = [f"{share:.0%} masked" for share in SHARES]

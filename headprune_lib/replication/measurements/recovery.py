@@ -270,14 +270,8 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
 def recovery(context: Context, part: str) -> Measured:
     """Answers without the heads of every run, before and after training again."""
     order, share, way = read_part(part)
-    # the kernel that is faster to train
-    if context.half == "translation":
-        trained = _Translator(
-            setups.TranslationSubject.of(context.profile, context.task, kernel="eager")
-        )
-    else:
-        trained = _Encoder(setups.EncoderSubject.of(context.profile, kernel="eager"))
-    subject = trained.subject
+    subject = context.subject(kernel="eager")  # which is faster to train
+    trained = (_Encoder if context.half == "encoder" else _Translator)(subject)
     cuts = [heads[: n_cut(len(heads), share)] for heads in _orders(context, order)]
     masks = [selection.order_mask(subject.model, cut, len(cut)) for cut in cuts]
 

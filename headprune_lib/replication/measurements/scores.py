@@ -108,7 +108,7 @@ class AgreementStatistics(Resamples):
 def agreement(context: Context) -> Measured:
     """I_h, not normalised, of every training: (seed, layer, head)."""
     profile = context.profile
-    subjects = [setups.EncoderSubject.of(profile, seed) for seed in profile.seeds]
+    subjects = [context.subject(seed) for seed in profile.seeds]
     plain = [subject.importance(context.journal, normalize=None)["self"] for subject in subjects]
     return subjects[0].measured(
         {"scores": np.stack([scores.numpy() for scores in plain])},
@@ -191,7 +191,7 @@ def stability(context: Context, part: str) -> Measured:
     """Scores (layer, head) on each text; on the first training also what each head's absence does."""
     order, _, seed = parse_part(part)[:3]
     named, profile = scored_once(order), context.profile
-    subject = setups.EncoderSubject.of(profile, seed)
+    subject = context.subject(seed)
     texts = {profile.task: subject.scoring}
     raw: Arrays = {}
     if seed is None:
@@ -333,7 +333,7 @@ def _version_of(part: str) -> Own:
 def scoring_examples(context: Context, part: str) -> Measured:
     """Scores on every draw of sentences, and outcomes of the test texts along the order of each."""
     named = scored_once(part)
-    subject = setups.EncoderSubject.of(context.profile)
+    subject = context.subject()
     wide = dataclasses.replace(context.profile, n_scoring=n_pool(context.profile))
     pool = dataclasses.replace(subject, profile=wide)
     pool.check_apart()

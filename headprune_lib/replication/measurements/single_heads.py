@@ -9,15 +9,13 @@ chapters, as the paper's Tables 5 and 6 do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from headprune_lib.replication.data import TRANSLATION_TASKS, Texts
-from headprune_lib.replication.lazy import ablation, masking, selection, setups
+from headprune_lib.replication.data import TRANSLATION_TASKS
 from headprune_lib.replication.measurements.base import (
     HALVES,
     Context,
@@ -37,10 +35,9 @@ from headprune_lib.replication.measurements.effects import (
     removable_record,
 )
 from headprune_lib.replication.metrics import corpus_bleu
-from headprune_lib.replication.models.encoders import compact
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes, prefixed
-from headprune_lib.replication.store.heads import heads_array, heads_in, rows_of
+from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes, prefixed
+from headprune_lib.replication.store.heads import heads_array, rows_of
 from headprune_lib.replication.store.verses import BESIDE, all_counts, mean_losses
 
 _OF_CUTS = (
@@ -71,27 +68,10 @@ class OneHeadStatistics:
 )
 def one_head(context: Context, part: str) -> Measured:
     """Outcomes of all test texts with each head cut in turn."""
-    seed = seed_of(part)
-    if context.half == "encoder":
-        return _encoder_sweep(setups.EncoderSubject.of(context.profile, seed), context, "one head")
-    subject = setups.TranslationSubject.of_listed(context.profile, context.task, seed)
-    masks = ablation.one_head_masks(subject.model)
-    return _translator_sweep(context, subject, subject.headline, masks, "one head cut")
-
-
-def _encoder_sweep(subject: setups.EncoderSubject, context: Context, how: str) -> Measured:
-    return subject.measured(subject.sweep(how, subject.test, context.journal, context.profile.task))
-
-
-def _translator_sweep(
-    context: Context,
-    subject: setups.TranslationSubject,
-    pairs: Texts,
-    masks: Mapping[selection.Head, masking.HeadTensors],
-    name: str,
-) -> Measured:
-    swept = subject.sweep_heads(pairs, masks, context.journal, name)
-    return subject.measured(swept, len(pairs))
+    subject = context.subject(seed_of(part))
+    texts = subject.headline
+    swept = subject.sweep("one head", texts, context.journal, context.task)
+    return subject.measured(swept, n_examples=len(texts))
 
 
 @one_head.summary
@@ -137,11 +117,10 @@ def _without_each(half: Half, statistics: OneHeadStatistics, raw: Arrays) -> dic
 )
 def all_but_one(context: Context) -> Measured:
     """Outcomes of all test texts with each head kept as the only one of its layer."""
-    if context.half == "encoder":
-        return _encoder_sweep(setups.EncoderSubject.of(context.profile), context, "all but one")
-    subject = setups.TranslationSubject.of(context.profile, context.task)
-    masks = ablation.all_but_one_masks(subject.model)
-    return _translator_sweep(context, subject, subject.tested(), masks, "all but one")
+    subject = context.subject()
+    texts = subject.tested()
+    swept = subject.sweep("all but one", texts, context.journal, context.task)
+    return subject.measured(swept, n_examples=len(texts))
 
 
 @all_but_one.summary
@@ -182,13 +161,13 @@ def _rows(raw: Arrays, rows: np.ndarray) -> Arrays:
     return {name: values[rows] if name in _OF_CUTS else values for name, values in raw.items()}
 
 
-def _chosen_on_test_too(profile: Profile) -> bool:
-    """Whether all heads are kept alone on the test set, so that the best ones' outcomes are there."""
-    return profile.orders == "every"
+_CHOSEN_ON: dict[Half, str] = {"encoder": "train", "translation": "valid"}
+"""The split that begins the names of outcomes that the best heads were chosen by."""
 
 
 def _own_of_best(profile: Profile, half: Half, part: str) -> Own:
-    built_on = half == "encoder" and part == OUTCOMES and _chosen_on_test_too(profile)
+    # all heads are kept alone on the test set, too, so that the best ones' outcomes are there
+    built_on = half == "encoder" and part == OUTCOMES and profile.orders == "every"
     return replace(of_training(part), needs=(all_but_one,) if built_on else ())
 
 
@@ -209,51 +188,22 @@ def best_heads(context: Context, part: str) -> Measured:
     No page wants further trainings, for each takes an hour: ``"training 2"`` is measured when asked
     for by name.
     """
-    profile, journal, seed = context.profile, context.journal, seed_of(part)
-    if context.half == "encoder":
-        subject = setups.EncoderSubject.of(profile, seed)
-        texts, name = setups.measured_on(subject.selection), f"{profile.task} (train)"
-        train = context.settled_under(
-            "train_", lambda: subject.sweep("all but one", texts, journal, name)
-        )
-        heads = train["heads"][best_of_layers(train)]
-        if seed is None and _chosen_on_test_too(profile):
-            test = context.get("all_but_one").raw
-            test = _rows(test, rows_of(heads, test["heads"]))
-        else:
-            test = _alone(subject, heads, journal)
-        return subject.measured({**test, **prefixed("train_", train)})
-    subject = setups.TranslationSubject.of_listed(profile, context.task, seed)
-    masks, (choice, reported) = ablation.all_but_one_masks(subject.model), subject.chosen
-    valid = context.settled_under(
-        "valid_",
-        lambda: mean_losses(subject.sweep_heads(choice, masks, journal, "all but one (valid)")),
+    seed, task, journal = seed_of(part), context.task, context.journal
+    subject, split = context.subject(seed), _CHOSEN_ON[context.half]
+    choice, reported = subject.chosen
+    tried = context.settled_under(
+        f"{split}_",
+        lambda: mean_losses(subject.sweep("all but one", choice, journal, f"{task} ({split})")),
     )
-    best = [heads_in(valid["heads"])[row] for row in best_of_layers(valid)]
-    raw = subject.sweep_heads(
-        reported, {head: masks[head] for head in best}, journal, "the best of each layer"
-    )
-    raw |= prefixed("valid_", valid)
-    dataset = f"{subject.task}/{TRANSLATION_TASKS[subject.task].chosen[1]}"
-    return subject.measured(raw, len(reported), dataset=dataset)
-
-
-def _alone(subject: setups.EncoderSubject, heads: np.ndarray, journal: Journal) -> Arrays:
-    """As a sweep, of these heads (layer, head) alone: each is kept as the only one of its layer."""
-    masks = ablation.all_but_one_masks(subject.model)
-    named = {f"only {layer} {head}": masks["self", layer, head] for layer, head in heads.tolist()}
-    answers = subject.outcomes(
-        {setups.UNCUT: masking.ones_mask(subject.model), **named},
-        subject.test,
-        journal,
-        f"the best of each layer, {len(subject.test)} sentences",
-    )
-    correct, loss = answers["correct"], answers["loss"]
-    return {
-        "heads": heads,
-        **compact(correct[0], correct[1:], loss[0], loss[1:]),
-        "truncated": np.array(subject.batches(subject.test).n_truncated),
-    }
+    best = tried["heads"][best_of_layers(tried)]
+    if all_but_one in _own_of_best(context.profile, context.half, part).needs:
+        raw = context.get("all_but_one").raw
+        raw = _rows(raw, rows_of(best, raw["heads"]))
+    else:
+        raw = subject.alone(best, reported, journal)
+    raw |= prefixed(f"{split}_", tried)
+    shown = "test" if context.half == "encoder" else TRANSLATION_TASKS[task].chosen[1]
+    return subject.measured(raw, n_examples=len(reported), dataset=f"{task}/{shown}")
 
 
 @best_heads.summary
@@ -264,7 +214,7 @@ def _(half: Half, outcomes: Outcomes, statistics: Metric) -> dict[str, Any]:
         return {
             "baseline": statistics.baseline(raw),
             "layers": effect_records(raw, statistics),
-            "chosen_on": "train" if half == "encoder" else "valid",
+            "chosen_on": _CHOSEN_ON[half],
             "n_selection": raw["train_correct"].shape[-1]
             if half == "encoder"
             else len(raw["valid_reference_lengths"]),

@@ -50,7 +50,7 @@ def _of_device(profile: Profile) -> dict[str, Any]:
 def speed(context: Context) -> Measured:
     """Seconds of passes with all heads and without half of them, and the sizes of both models."""
     profile, journal, raw = context.profile, context.journal, {}
-    subject = setups.EncoderSubject.of(profile)
+    subject = context.subject()
     for name, pair in timed_pairs(
         subject, selection.rank_heads(subject.importance(journal))
     ).items():

@@ -95,7 +95,7 @@ def _search_parameters(profile: Profile) -> dict[str, Any]:
 )
 def quality(context: Context) -> Measured:
     """Translations of the test verses by greedy and by beam search."""
-    subject = setups.TranslationSubject.of(context.profile, context.task)
+    subject = context.subject()
     pairs = subject.headline
 
     def translated(beams: int) -> Arrays:
@@ -162,7 +162,7 @@ def search(context: Context) -> Measured:
     sample of all heads would rank noise. Compared are of each kind the heads without which the loss
     rises most, and each layer reduced to its best head.
     """
-    subject = setups.TranslationSubject.of(context.profile, context.task)
+    subject = context.subject()
     verses = first_verses(context.get("one_head").raw, context.profile.n_verses)
     cut, alone = costly_heads(verses), heads_in(context.get("best_heads").raw["heads"])
     without_one, but_one = (

@@ -466,10 +466,7 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
 def which_first(context: Context, part: str) -> Measured:
     """Outcomes along every run of an order on one training, on the compared texts."""
     named, journal = parse_part(part, "tuned"), context.journal
-    if context.half == "encoder":
-        subject: Subject = setups.EncoderSubject.of(context.profile, named.training)
-    else:
-        subject = setups.TranslationSubject.of_listed(context.profile, context.task, named.training)
+    subject: Subject = context.subject(named.training)
     texts, scores = tested(subject), _scores_of(context, named.order, subject)
 
     def followed() -> Arrays:

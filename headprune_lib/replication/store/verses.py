@@ -48,7 +48,7 @@ def all_counts(raw: Arrays, prefix: str = "") -> tuple[np.ndarray, np.ndarray]:
 
 
 def first_verses(raw: Arrays, n: int | None) -> Arrays:
-    """What :meth:`TranslationSubject.sweep_heads` found on the first ``n`` verses."""
+    """What :meth:`TranslationSubject.sweep` found on the first ``n`` verses."""
     return {
         name: values
         if name == "heads"
@@ -64,9 +64,9 @@ def mean_losses(raw: Arrays) -> Arrays:
 
     The mean in nats, of the unmasked model first, in a hundredth of the space: enough to choose
     between heads (Table 5) and for the record, where no statistic asks for single losses. Outcomes
-    that hold the mean alone are given back as they are.
+    that hold the mean alone, or no drafts, are given back as they are.
     """
-    if "draft_log_loss" in raw:
+    if "draft_loss_uncut" not in raw:
         return raw
     uncut, change = raw["draft_loss_uncut"], raw["draft_loss_change"]
     kept = {name: values for name, values in raw.items() if not name.startswith("draft_loss")}
