@@ -24,12 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.ablation import (
-    all_but_one,
-    all_but_one_masks,
-    one_head_ablation,
-    one_head_masks,
-)
+from headprune_lib.ablation import all_but_one, all_but_one_masks, one_head_ablation, one_head_masks
 from headprune_lib.attention import eager_attention, special_ids
 from headprune_lib.criteria.gradient import example_importance
 from headprune_lib.discovery import find_heads

@@ -7,7 +7,7 @@ or training chapter: the same target language, an archaic source.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,30 +17,26 @@ from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.lazy import setups
 from headprune_lib.replication.measurements.base import (
     HALVES,
+    Constants,
     Context,
     Half,
     measurement,
     of_training,
     seed_of,
-    with_further,
 )
-from headprune_lib.replication.measurements.effects import Accuracy
 from headprune_lib.replication.measurements.estimates import correlation_record, partial_record
-from headprune_lib.replication.measurements.single_heads import one_head
+from headprune_lib.replication.measurements.single_heads import Accuracy, one_head
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.store import Arrays, Measured, Outcomes, prefixed, unprefixed
+from headprune_lib.replication.store import Arrays, Measured, prefixed, unprefixed
 from headprune_lib.replication.store.heads import rows_of
 from headprune_lib.replication.store.verses import all_counts, first_verses
 
-
-@dataclass(frozen=True)
-class Statistics:
-    """Resamples of the intervals over heads, and random halves of the examples."""
-
-    splits: int
-    resamples: int = 10_000
-    seed: int = 0
+# resamples are over heads, and splits halve the examples
+_STATISTICS: dict[Half, Constants] = {
+    "encoder": Constants(splits=200, resamples=10_000, seed=0),
+    "translation": Constants(splits=100, resamples=10_000, seed=0),
+}
 
 
 def _texts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
@@ -51,7 +47,7 @@ def _texts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
     "across_domains",
     version=1,
     parameters={"encoder": ["n_examples", "n_domain", "domains"], "translation": ["n_verses"]},
-    statistics={"encoder": Statistics(splits=200), "translation": Statistics(splits=100)},
+    statistics=_STATISTICS,
     halves=HALVES,
     own=lambda part: replace(of_training(part), needs=(one_head,)),
     texts=_texts,
@@ -106,17 +102,17 @@ def _of_translator(context: Context, part: str) -> Measured:
 
 
 @across_domains.summary
-def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
+def _(half: Half, raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """The effect of each head on each text, and how these correlate.
 
     ``correlations`` are, of a classifier, other domain -> measure -> agreement; of a translator
     measure -> agreement.
     """
     summarise = _summarise_classifier if half == "encoder" else _summarise_translator
-    return with_further(outcomes, lambda raw: summarise(raw, statistics))
+    return summarise(raw, statistics)
 
 
-def _summarise_classifier(raw: Arrays, statistics: Statistics) -> dict[str, Any]:
+def _summarise_classifier(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     home, *others = [str(name) for name in raw["domains"]]
     parts = {domain: unprefixed(f"{domain}/", raw) for domain in (home, *others)}
     heads, effects, reliability = parts[home]["heads"], {}, {}
@@ -146,7 +142,7 @@ def _summarise_classifier(raw: Arrays, statistics: Statistics) -> dict[str, Any]
     }
 
 
-def _summarise_translator(raw: Arrays, statistics: Statistics) -> dict[str, Any]:
+def _summarise_translator(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     effects, reliability, baselines = {}, {}, {}
     for side in ("home", "far"):
         uncut, cuts = all_counts(raw, f"{side}_")
@@ -194,20 +190,20 @@ def _agreements(
     effects: Effects,
     reliability: Effects,
     layers: np.ndarray,
-    statistics: Statistics,
+    statistics: Constants,
 ) -> dict[str, Any]:
     """Measure -> how the effects of the same cuts on two texts correlate, and what noise allows.
 
     ``left_out`` has the least and the largest Spearman correlation with any one head left out,
     ``within`` that of all heads with the layer held fixed.
     """
-    resampled, agreements = (statistics.resamples, statistics.seed), {}
+    agreements = {}
     for measure in effects[places[0]]:
         x, y = (effects[side][measure] for side in places)
         both = [reliability[side][measure] for side in places]
         agreements[measure] = {
-            **{method: correlation_record(x, y, method, *resampled) for method in _METHODS},
-            "within": partial_record(x, y, layers, *resampled),
+            **{method: correlation_record(x, y, method, statistics) for method in _METHODS},
+            "within": partial_record(x, y, layers, statistics),
             "left_out": stats.spearman_without_one(x, y),
             "reliability": both,
             "ceiling": stats.correlation_ceiling(*both),

@@ -22,7 +22,6 @@ from headprune_lib.replication.bounds import C5_REMOVED, LEAST_BLEU
 from headprune_lib.replication.engine import in_turn, run_units
 from headprune_lib.replication.lazy import masking, selection, setups
 from headprune_lib.replication.measurements.base import Context, Own, measurement
-from headprune_lib.replication.measurements.effects import sacrebleus_own
 from headprune_lib.replication.measurements.estimates import (
     Resamples,
     Scored,
@@ -30,6 +29,7 @@ from headprune_lib.replication.measurements.estimates import (
     of_translations,
 )
 from headprune_lib.replication.measurements.orders import random_order
+from headprune_lib.replication.measurements.single_heads import sacrebleus_own
 from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.models.translators import (
     kept_updates,

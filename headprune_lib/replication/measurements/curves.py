@@ -16,7 +16,14 @@ import numpy as np
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import C4_SHOWN, C4_UP_TO, C8_UP_TO, TOLERANCES
-from headprune_lib.replication.measurements.base import HALVES, Context, Half, Own, measurement
+from headprune_lib.replication.measurements.base import (
+    HALVES,
+    Constants,
+    Context,
+    Half,
+    Own,
+    measurement,
+)
 from headprune_lib.replication.measurements.estimates import (
     Difference,
     Drawn,
@@ -32,12 +39,12 @@ from headprune_lib.replication.measurements.orders import (
     EVERY,
     FEW,
     ONE_BY_ONE,
+    along,
     n_random,
     orders_of,
     own_of_order,
     training_sweep,
 )
-from headprune_lib.replication.measurements.removal import along
 from headprune_lib.replication.measurements.single_heads import one_head
 from headprune_lib.replication.order_names import (
     IMPORTANCE,
@@ -271,14 +278,6 @@ def _check_further(profile: Profile, order: str, training: int) -> None:
 # --- heads of one kind ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class KindStatistics(Statistics):
-    """Kinds are compared by the area up to a share of a kind's heads, and shown at some of them."""
-
-    up_to: float = C4_UP_TO
-    shown: tuple[float, ...] = C4_SHOWN
-
-
 def _kind_parts(profile: Profile, task: str) -> tuple[str, ...]:
     orders = (*FEW, *_of_further(profile, task))
     return tuple(f"{kind} {order}" for kind in KINDS for order in orders)
@@ -355,7 +354,8 @@ def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
     "pruning_by_kind",
     version=3,
     parameters=["n_verses", "steps"],
-    statistics=KindStatistics(),
+    # compared by the area up to a share of a kind's heads, and shown at some of them
+    statistics=Constants(**vars(Statistics()), up_to=C4_UP_TO, shown=C4_SHOWN),
     halves=("translation",),
     parts=_kind_parts,
     own=_own_of_kind,
@@ -366,7 +366,7 @@ def pruning_by_kind(context: Context, part: str) -> Measured:
 
 
 @pruning_by_kind.summary
-def _(outcomes: Outcomes, statistics: KindStatistics) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     """What :func:`curve_values` says, and enc-dec minus each other kind by importance.
 
     ``areas`` are of the share of BLEU kept, ``differences_along`` of BLEU at every step;

@@ -40,21 +40,18 @@ def difference_record(value: float, drawn: np.ndarray) -> Difference:
     return {"difference": value, "interval": interval_record(drawn)}
 
 
-def correlation_record(
-    x: np.ndarray, y: np.ndarray, method: str, resamples: int, seed: int
-) -> Correlation:
+def correlation_record(x: np.ndarray, y: np.ndarray, method: str, draws: Resamples) -> Correlation:
     """A correlation over heads; all None of fewer than 3, or where a side does not vary."""
     if len(x) < 3 or min(np.ptp(x), np.ptp(y)) == 0:
         return _correlation(None)
-    return _correlation(stats.correlation(x, y, method, resamples, seed))
+    return _correlation(stats.correlation(x, y, method, draws.resamples, draws.seed))
 
 
 def partial_record(
     x: np.ndarray,
     y: np.ndarray,
     groups: np.ndarray,
-    resamples: int,
-    seed: int,
+    draws: Resamples,
     given: Sequence[np.ndarray] = (),
 ) -> Correlation:
     """Spearman's correlation over heads with their group, and what is given, held fixed.
@@ -62,9 +59,10 @@ def partial_record(
     All None where nothing is left to correlate.
     """
     try:
-        return _correlation(stats.partial_spearman(x, y, [*given], groups, resamples, seed))
+        found = stats.partial_spearman(x, y, [*given], groups, draws.resamples, draws.seed)
     except ValueError:
         return _correlation(None)
+    return _correlation(found)
 
 
 def _correlation(found: stats.Estimate | None) -> Correlation:

@@ -35,7 +35,7 @@ from headprune_lib.replication.order_names import (
     read_name,
 )
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
+from headprune_lib.replication.store import Arrays, Journal, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
 
 PLAIN = "importance unnormalised"
@@ -147,9 +147,8 @@ def language_heads(context: Context) -> Measured:
 
 
 @language_heads.summary
-def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
+def _(raw: Arrays, statistics: Resamples) -> dict[str, Any]:
     """The loss a token that each head's absence adds, in nats, and the ``loss`` of the uncut model."""
-    raw = outcomes[OUTCOMES]
     tokens = int(raw["tokens"].sum())
     change = of_losses(raw["loss_change"][None] / MILLINAT, raw["tokens"])
     added = mean_curves({"": change}, statistics)[""]

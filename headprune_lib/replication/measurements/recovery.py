@@ -36,7 +36,7 @@ from headprune_lib.replication.measurements.estimates import (
     of_losses,
     of_translations,
 )
-from headprune_lib.replication.measurements.removal import measured_answers, n_cut
+from headprune_lib.replication.measurements.orders import measured_answers, n_cut
 from headprune_lib.replication.measurements.which_first import which_first
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu, millinats, pack
 from headprune_lib.replication.models import encoders as of_encoders

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,14 +21,14 @@ import scipy
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.lazy import masking, scoring, selection, setups, torch
-from headprune_lib.replication.measurements.base import Context, Own, Runs, measurement
+from headprune_lib.replication.measurements.base import Constants, Context, Own, Runs, measurement
 from headprune_lib.replication.measurements.estimates import (
     Resamples,
     correlation_record,
     interval_record,
     partial_record,
 )
-from headprune_lib.replication.measurements.removal import masks_along, outcomes_under
+from headprune_lib.replication.measurements.orders import masks_along, outcomes_under
 from headprune_lib.replication.measurements.single_heads import one_head
 from headprune_lib.replication.measurements.which_first import (
     COMPARED,
@@ -90,19 +89,12 @@ def scores_on(
 # --- other trainings --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class AgreementStatistics(Resamples):
-    """``least``: how many of the least important heads are compared as sets."""
-
-    resamples: int = 10_000
-    least: int = 10
-
-
+# ``least``: how many of the least important heads are compared as sets
 @measurement(
     "agreement",
     version=1,
     parameters=["n_scoring"],
-    statistics=AgreementStatistics(),
+    statistics=Constants(resamples=10_000, seed=0, least=10),
     own=lambda profile: Own(seeds=tuple(profile.seeds)),
 )
 def agreement(context: Context) -> Measured:
@@ -121,7 +113,7 @@ def agreement(context: Context) -> Measured:
 
 
 @agreement.summary
-def _(outcomes: Outcomes, runs: Runs, statistics: AgreementStatistics) -> dict[str, Any]:
+def _(outcomes: Outcomes, runs: Runs, statistics: Constants) -> dict[str, Any]:
     """``scores`` (seed, layer, head), normalised by layer as the paper does; ``pairs`` of seeds."""
     seeds = [run["seed"] for run in runs[OUTCOMES]]
     normalised = [
@@ -134,8 +126,7 @@ def _(outcomes: Outcomes, runs: Runs, statistics: AgreementStatistics) -> dict[s
     pairs = []
     for i, j in itertools.combinations(range(len(flat)), 2):
         pearson, spearman = (
-            correlation_record(flat[i], flat[j], how, statistics.resamples, statistics.seed)
-            for how in ("pearson", "spearman")
+            correlation_record(flat[i], flat[j], how, statistics) for how in ("pearson", "spearman")
         )
         pairs.append(
             {
@@ -233,15 +224,14 @@ def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Resamples
     ``effect``: with what the loss grows by without the head, ``given_layer`` and ``given_both``:
     the same with the layer, and with the layer and importance held fixed.
     """
-    resampled = statistics.resamples, statistics.seed
 
     def ranked(x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
-        return correlation_record(x.ravel(), y.ravel(), "spearman", *resampled)
+        return correlation_record(x.ravel(), y.ravel(), "spearman", statistics)
 
     def partial(scores: np.ndarray, effect: np.ndarray, *given: np.ndarray) -> dict[str, Any]:
         layers = np.broadcast_to(np.arange(len(scores))[:, None], scores.shape)
         x, y, groups, *fixed = (values.ravel() for values in (scores, effect, layers, *given))
-        return partial_record(x, y, groups, *resampled, given=fixed)
+        return partial_record(x, y, groups, statistics, given=fixed)
 
     home = {
         runs[name][0]["seed"]: _scores(raw)[0][1]

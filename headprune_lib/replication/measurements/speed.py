@@ -31,7 +31,7 @@ from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.models.encoders import make_batches
 from headprune_lib.replication.models.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
+from headprune_lib.replication.store import Arrays, Journal, Measured
 
 _VARIANTS = ("unpruned", "pruned")
 
@@ -253,12 +253,12 @@ def _peak_memory(folder: Path, batch_size: int, length: int) -> int:
 
 
 @speed.summary
-def _(outcomes: Outcomes) -> dict[str, Any]:
+def _(raw: Arrays) -> dict[str, Any]:
     """Of the fine-tuned model, and of one of a published shape with random weights.
 
     The interval of a ratio is that of paired repetitions.
     """
-    return {name: _summary(outcomes[OUTCOMES], name) for name in ("finetuned", "shape")}
+    return {name: _summary(raw, name) for name in ("finetuned", "shape")}
 
 
 def _summary(raw: Arrays, name: str) -> dict[str, Any]:

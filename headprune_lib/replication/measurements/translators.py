@@ -7,7 +7,6 @@ beam of 5 throughout, where every other artifact here translates greedily.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,9 +15,8 @@ import numpy as np
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import Texts, normalise
 from headprune_lib.replication.lazy import ablation, masking, sacrebleu, selection, setups
-from headprune_lib.replication.measurements.base import Context, Own, measurement
+from headprune_lib.replication.measurements.base import Constants, Context, Own, measurement
 from headprune_lib.replication.measurements.estimates import (
-    Resamples,
     Scored,
     correlation_record,
     of_translations,
@@ -26,7 +24,7 @@ from headprune_lib.replication.measurements.estimates import (
 from headprune_lib.replication.measurements.single_heads import best_heads, one_head
 from headprune_lib.replication.metrics import corpus_bleu, pack, sentence_counts, signature
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
+from headprune_lib.replication.store import Arrays, Measured
 from headprune_lib.replication.store.heads import KINDS, heads_array, heads_in
 from headprune_lib.replication.store.verses import first_verses
 
@@ -35,14 +33,6 @@ BEAMS = (1, 5)
 # --- quality --------------------------------------------------------------------------------------
 
 _OVERLAP = 10
-
-
-@dataclass(frozen=True)
-class QualityStatistics(Resamples):
-    """Resamples of BLEU's interval, and how many translations are shown."""
-
-    resamples: int = 10_000
-    samples: int = 10
 
 
 def shared_ngrams(train: Texts, test: Texts, n: int = _OVERLAP) -> np.ndarray:
@@ -64,14 +54,6 @@ def shared_ngrams(train: Texts, test: Texts, n: int = _OVERLAP) -> np.ndarray:
 _HEADS, _VERSES = 6, 300  # heads of each kind, and test verses
 
 
-@dataclass(frozen=True)
-class SearchStatistics(Resamples):
-    """Resamples of the intervals over cuts, and random halves of the verses."""
-
-    resamples: int = 10_000
-    splits: int = 200
-
-
 def costly_heads(raw: Arrays) -> list[selection.Head]:
     """Of each kind the heads without which the uncut model's translation is least likely."""
     order = np.argsort(-raw["draft_loss_change"].sum(-1), kind="stable")
@@ -90,7 +72,7 @@ def _search_parameters(profile: Profile) -> dict[str, Any]:
     "quality",
     version=2,
     parameters=["n_headline"],
-    statistics=QualityStatistics(),
+    statistics=Constants(resamples=10_000, seed=0, samples=10),
     halves=("translation",),
 )
 def quality(context: Context) -> Measured:
@@ -116,9 +98,8 @@ def quality(context: Context) -> Measured:
 
 
 @quality.summary
-def _(outcomes: Outcomes, statistics: QualityStatistics) -> dict[str, Any]:
+def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """BLEU and chrF by way of search (``beam 1``, ``beam 5``), the learning curve, and samples."""
-    raw = outcomes[OUTCOMES]
     sources, references, overlap = raw["sources"], raw["references"], raw["overlap"]
     by_beams = {}
     for beams in BEAMS:
@@ -151,7 +132,7 @@ def _(outcomes: Outcomes, statistics: QualityStatistics) -> dict[str, Any]:
     "search",
     version=2,
     parameters=_search_parameters,
-    statistics=SearchStatistics(),
+    statistics=Constants(resamples=10_000, seed=0, splits=200),
     halves=("translation",),
     own=lambda: Own(needs=(one_head, best_heads)),
 )
@@ -198,15 +179,13 @@ def search(context: Context) -> Measured:
 
 
 @search.summary
-def _(outcomes: Outcomes, statistics: SearchStatistics) -> dict[str, Any]:
+def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """By way of search: BLEU uncut, and how its changes rank cuts beside the other's."""
-    raw = outcomes[OUTCOMES]
     counts = of_translations(
         raw["counts"], raw["reference_lengths"]
     ).counts  # (1 + M, beams, n, 10)
     bleu = corpus_bleu(counts.sum(-2))
     change, names = bleu[1:] - bleu[:1], [f"beam {beams}" for beams in BEAMS]
-    draws = statistics.resamples, statistics.seed
     reliability = [
         stats.split_half_reliability_of(
             corpus_bleu, counts[0, i], counts[1:, i], statistics.splits, statistics.seed
@@ -234,7 +213,7 @@ def _(outcomes: Outcomes, statistics: SearchStatistics) -> dict[str, Any]:
         ],
         **{
             method: {
-                name: correlation_record(*change[rows].T, method, *draws)
+                name: correlation_record(*change[rows].T, method, statistics)
                 for name, rows in groups.items()
             }
             for method in ("spearman", "pearson")

@@ -33,20 +33,18 @@ from headprune_lib.replication.measurements.estimates import (
     scored,
 )
 from headprune_lib.replication.measurements.orders import (
-    by_criterion,
-    is_costly,
-    n_random,
-    random_order,
-)
-from headprune_lib.replication.measurements.removal import (
     TUNING,
     Subject,
     Texts,
+    by_criterion,
     factors_along,
+    is_costly,
     losses_under,
     masks_along,
     measured_answers,
+    n_random,
     outcomes_under,
+    random_order,
     stored_gates,
     tuned,
 )

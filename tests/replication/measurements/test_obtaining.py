@@ -23,7 +23,7 @@ from headprune_lib.replication.measurements.obtaining import (
     results_folder,
     sha256_of,
 )
-from headprune_lib.replication.measurements.removal import losses_under
+from headprune_lib.replication.measurements.orders import losses_under
 from headprune_lib.replication.models.encoders import file_name, recipe, weights_path
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import EncoderSubject

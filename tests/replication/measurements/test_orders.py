@@ -7,7 +7,7 @@ import pytest
 from headprune_lib import masked_heads, rank_heads, score_heads
 from headprune_lib.masking import ones_mask
 from headprune_lib.replication import measurements
-from headprune_lib.replication.measurements.effects import one_by_one_scores
+from headprune_lib.replication.measurements.single_heads import one_by_one_scores
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
