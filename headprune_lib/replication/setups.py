@@ -34,7 +34,6 @@ from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, Texts
 from headprune_lib.replication.engine import Unit, run_units
 from headprune_lib.replication.metrics import MILLINAT, pack
-from headprune_lib.replication.models.drafts import translations_under
 from headprune_lib.replication.models.encoders import (
     Batches,
     answers,
@@ -45,7 +44,12 @@ from headprune_lib.replication.models.encoders import (
     recipe,
     weights_path,
 )
-from headprune_lib.replication.models.generation import generate, marks_of, searched_under
+from headprune_lib.replication.models.generation import (
+    generate,
+    marks_of,
+    searched_under,
+    translations_under,
+)
 from headprune_lib.replication.models.language import padded
 from headprune_lib.replication.models.pretrained import (
     LANGUAGE_MODELS,

@@ -5,6 +5,9 @@ to the paper's by the share of the final BLEU that they have reached, not by the
 learn at different speeds. Where weights were kept more often, the untrained model, every third
 epoch and the last stand beside them. Ratios of BLEU mean little near 0, so the teacher-forced loss
 of the references is measured too.
+
+Every mask's translations, draft losses and losses of the references are kept verse by verse, and each
+unit of work goes to the journal by itself.
 """
 
 from __future__ import annotations
