@@ -49,10 +49,7 @@ class Upcoming(NamedTuple):
         left_out: trainings that the profile has and a run on fewer texts does not measure.
     """
 
-    measurement: Measurement
-    half: Half
-    profile: Profile
-    task: str
+    request: Request
     parts: list[str]
     left_out: list[str]
 
@@ -89,7 +86,7 @@ def get(
 
     def begin(missing: list[str]) -> None:
         if announce is not None:
-            announce(Upcoming(*request, missing, left_out))
+            announce(Upcoming(request, missing, left_out))
 
     return obtain(request, parts=parts, fresh=fresh, begin=begin)
 

@@ -29,8 +29,7 @@ from headprune_lib.replication.measurements.single_heads import Accuracy, one_he
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Measured, prefixed, unprefixed
-from headprune_lib.replication.store.heads import rows_of
-from headprune_lib.replication.store.verses import all_counts, first_verses
+from headprune_lib.replication.store.heads import all_counts, first_verses, rows_of
 
 # resamples are over heads, and splits halve the examples
 _STATISTICS: dict[Half, Constants] = {

@@ -43,8 +43,7 @@ from headprune_lib.replication.models.translators import (
 from headprune_lib.replication.order_names import seed_in
 from headprune_lib.replication.profiles import Checkpoints, Profile
 from headprune_lib.replication.store import Arrays, Journal, Measured, Outcomes
-from headprune_lib.replication.store.heads import KINDS, heads_array
-from headprune_lib.replication.store.verses import BESIDE, coarse_losses
+from headprune_lib.replication.store.heads import BESIDE, KINDS, coarse_losses, heads_array
 
 SHARED = ("reference_lengths", f"{BESIDE}reference_lengths", "reference_pieces", "further")
 """Outcomes that all checkpoints of a training have in common."""
@@ -253,13 +252,6 @@ def _bleu(raw: Arrays) -> Scored:
     return of_translations(packed, raw["reference_lengths"])
 
 
-def _loss(raw: Arrays) -> Scored:
-    """Nats a piece of the references, of the unmasked model first."""
-    uncut = raw["reference_loss_uncut"]
-    nats = np.concatenate([uncut[None], uncut + raw["reference_loss_change"]]) / MILLINAT
-    return of_losses(nats, raw["reference_pieces"])
-
-
 def _verse_importance(raw: Arrays) -> np.ndarray:
     """(verses, layers of all kinds, heads)."""
     return np.concatenate([raw[f"each {kind}"] for kind in KINDS], axis=1).astype(float)
@@ -268,7 +260,9 @@ def _verse_importance(raw: Arrays) -> np.ndarray:
 def _checkpoint(raw: Arrays, at: int, statistics: Statistics) -> Record:
     along, bleu = len(raw["shares"]), _bleu(raw).drawn(statistics)
     kept = bleu.map(lambda bleu: stats.kept_above_chance(bleu, bleu[..., :1], nothing=0.0))
-    loss = _loss(raw).drawn(statistics)
+    uncut = raw["reference_loss_uncut"]
+    nats = np.concatenate([uncut[None], uncut + raw["reference_loss_change"]]) / MILLINAT
+    loss = of_losses(nats, raw["reference_pieces"]).drawn(statistics)
     added = loss.map(lambda loss: loss - loss[..., :1])
     record: Record = {
         "updates": int(raw["updates"]),
@@ -287,7 +281,11 @@ def _checkpoint(raw: Arrays, at: int, statistics: Statistics) -> Record:
                 mean = numbers.map(lambda numbers, rows=rows: numbers[..., rows].mean(-1))
                 record |= {name: mean.value, f"{name}_interval": mean.interval}
     each = _verse_importance(raw)
-    for name, statistic in (("gini", _gini), ("gini_within", gini_within)):
+
+    def over_all(scores: np.ndarray) -> np.ndarray:
+        return stats.gini(scores.reshape(*scores.shape[:-2], -1))
+
+    for name, statistic in (("gini", over_all), ("gini_within", gini_within)):
         unevenness = Scored(
             each.reshape(len(each), -1),
             lambda sums, of=statistic: of(sums.reshape(*sums.shape[:-1], *each.shape[1:])),
@@ -325,11 +323,6 @@ def _compared(raw: Arrays, at: int) -> dict[str, list[int]]:
         order: [first + i for i, name in enumerate(names) if name == order]
         for order in ("unnormalised", "random")
     }
-
-
-def _gini(scores: np.ndarray) -> np.ndarray:
-    """Over all heads: (..., layers of all kinds, heads) to (...)."""
-    return stats.gini(scores.reshape(*scores.shape[:-2], -1))
 
 
 def gini_within(scores: np.ndarray) -> np.ndarray:

@@ -118,10 +118,6 @@ class Own:
     finetuning: Finetuning | None = None
 
 
-def _nothing() -> Own:
-    return Own()
-
-
 def _undeclared() -> dict[str, Any]:
     raise NotImplementedError("declare what follows from the outcomes, with the decorator summary")
 
@@ -156,7 +152,7 @@ class Measurement:
     summarise: Callable[..., Any]
     halves: tuple[Half, ...] = ("encoder",)
     parts: Callable[..., tuple[str, ...]] = lambda: (OUTCOMES,)
-    own: Callable[..., Own] = _nothing
+    own: Callable[..., Own] = lambda: Own()  # noqa: PLW0108, whose own arguments are none
     texts: Callable[..., tuple[str, ...]] = lambda task: (task,)
 
     def __post_init__(self) -> None:

@@ -55,8 +55,7 @@ from headprune_lib.replication.order_names import (
 )
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Measured, Outcomes, prefixed
-from headprune_lib.replication.store.heads import KINDS
-from headprune_lib.replication.store.verses import BESIDE
+from headprune_lib.replication.store.heads import BESIDE, KINDS
 
 # --- the curves of a result -----------------------------------------------------------------------
 

@@ -299,26 +299,18 @@ def drawn(texts: Texts) -> Iterator[tuple[int, int, Texts]]:
     yield whole, 0, texts
 
 
-def _drawn_from(profile: Profile) -> dict[str, Any]:
-    return {
+@measurement(
+    "scoring_examples",
+    version=1,
+    parameters=lambda profile: {
         "n_examples": min(N_EXAMPLES, profile.n_examples or N_EXAMPLES),
         "shares": list(COMPARED),
         "sizes": list(sizes_of(n_pool(profile))),
         "draws": DRAWS,
-    }
-
-
-def _version_of(part: str) -> Own:
-    return Own({"order": part, "criterion": scored_once(part).criterion.version})
-
-
-@measurement(
-    "scoring_examples",
-    version=1,
-    parameters=_drawn_from,
+    },
     statistics=Resamples(),
     parts=lambda: ("importance", "entropy"),
-    own=_version_of,
+    own=lambda part: Own({"order": part, "criterion": scored_once(part).criterion.version}),
 )
 def scoring_examples(context: Context, part: str) -> Measured:
     """Scores on every draw of sentences, and outcomes of the test texts along the order of each."""

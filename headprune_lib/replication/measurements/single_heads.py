@@ -40,8 +40,15 @@ from headprune_lib.replication.measurements.estimates import interval_record
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, prefixed
-from headprune_lib.replication.store.heads import KINDS, heads_array, heads_in, rows_of
-from headprune_lib.replication.store.verses import BESIDE, all_counts, mean_losses
+from headprune_lib.replication.store.heads import (
+    BESIDE,
+    KINDS,
+    all_counts,
+    heads_array,
+    heads_in,
+    mean_losses,
+    rows_of,
+)
 
 # --- what cuts do to a score: a record a cut, and an order of heads -----------------------------
 

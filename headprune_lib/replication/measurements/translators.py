@@ -23,10 +23,8 @@ from headprune_lib.replication.measurements.estimates import (
 )
 from headprune_lib.replication.measurements.single_heads import best_heads, one_head
 from headprune_lib.replication.metrics import corpus_bleu, pack, sentence_counts, signature
-from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Measured
-from headprune_lib.replication.store.heads import KINDS, heads_array, heads_in
-from headprune_lib.replication.store.verses import first_verses
+from headprune_lib.replication.store.heads import KINDS, first_verses, heads_array, heads_in
 
 BEAMS = (1, 5)
 
@@ -47,25 +45,6 @@ def shared_ngrams(train: Texts, test: Texts, n: int = _OVERLAP) -> np.ndarray:
         known_ngrams = set().union(*map(ngrams, known))
         is_shared |= np.array([not known_ngrams.isdisjoint(ngrams(text)) for text in texts])
     return is_shared
-
-
-# --- search ---------------------------------------------------------------------------------------
-
-_HEADS, _VERSES = 6, 300  # heads of each kind, and test verses
-
-
-def costly_heads(raw: Arrays) -> list[selection.Head]:
-    """Of each kind the heads without which the uncut model's translation is least likely."""
-    order = np.argsort(-raw["draft_loss_change"].sum(-1), kind="stable")
-    heads = [heads_in(raw["heads"])[row] for row in order]
-    return [head for kind in KINDS for head in [h for h in heads if h[0] == kind][:_HEADS]]
-
-
-# --- what they are --------------------------------------------------------------------------------
-
-
-def _search_parameters(profile: Profile) -> dict[str, Any]:
-    return {"heads": _HEADS, "n_search": _VERSES, "n_verses": profile.n_verses}
 
 
 @measurement(
@@ -128,10 +107,26 @@ def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     }
 
 
+# --- search ---------------------------------------------------------------------------------------
+
+_HEADS, _VERSES = 6, 300  # heads of each kind, and test verses
+
+
+def costly_heads(raw: Arrays) -> list[selection.Head]:
+    """Of each kind the heads without which the uncut model's translation is least likely."""
+    order = np.argsort(-raw["draft_loss_change"].sum(-1), kind="stable")
+    heads = [heads_in(raw["heads"])[row] for row in order]
+    return [head for kind in KINDS for head in [h for h in heads if h[0] == kind][:_HEADS]]
+
+
 @measurement(
     "search",
     version=2,
-    parameters=_search_parameters,
+    parameters=lambda profile: {
+        "heads": _HEADS,
+        "n_search": _VERSES,
+        "n_verses": profile.n_verses,
+    },
     statistics=Constants(resamples=10_000, seed=0, splits=200),
     halves=("translation",),
     own=lambda: Own(needs=(one_head, best_heads)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -208,14 +208,6 @@ class Statistics(Resamples):
     up_to: float = ORDERS_UP_TO
 
 
-class Estimate(TypedDict):
-    """A value with its 95% interval and the standard error of its resamples."""
-
-    value: float
-    interval: list[float]
-    error: float
-
-
 @dataclass(frozen=True)
 class Followed:
     """What an order did on its trainings, run after run.
@@ -367,7 +359,8 @@ def contrast(
     }
 
 
-def _estimate(area: Drawn) -> Estimate:
+def _estimate(area: Drawn) -> dict[str, Any]:
+    """A value with its 95% interval and the standard error of its resamples."""
     return {"value": area.value, "interval": [*area.interval], "error": float(area.drawn.std())}
 
 
