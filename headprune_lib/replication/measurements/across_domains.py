@@ -25,7 +25,7 @@ from headprune_lib.replication.measurements.base import (
     seed_of,
 )
 from headprune_lib.replication.measurements.estimates import correlation_record, partial_record
-from headprune_lib.replication.measurements.single_heads import Accuracy, one_head
+from headprune_lib.replication.measurements.single_heads import Accuracy, of_cuts, one_head
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Measured, prefixed, unprefixed
@@ -89,10 +89,9 @@ def _of_translator(context: Context, part: str) -> Measured:
     far = subject.far(profile.translation_far)
     raw = subject.sweep("one head", far, context.journal, profile.translation_far, only=heads)
     home = first_verses(_home(context, part), profile.n_verses)
-    rows, heads = rows_of(raw["heads"], home.pop("heads")), raw.pop("heads")
-    home = {
-        name: values[rows] if name.endswith("_change") else values for name, values in home.items()
-    }
+    heads = raw.pop("heads")
+    home = of_cuts(home, rows_of(heads, home["heads"]))
+    del home["heads"]
     return subject.measured(
         {"heads": heads, **prefixed("far_", raw), **prefixed("home_", home)},
         n_examples=len(far),

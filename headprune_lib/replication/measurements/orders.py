@@ -256,8 +256,10 @@ def along(
     return dataclasses.replace(measured, runs=[subject.run for subject in subjects.values()])
 
 
-def measured_answers(subject: setups.EncoderSubject, raw: Arrays, texts: Texts) -> Measured:
-    """Outcomes as the store takes them, with the labels and the metric that a score asks for."""
+def measured_answers(subject: Subject, raw: Arrays, texts: Texts) -> Measured:
+    """Outcomes as the store takes them, of a classifier with what its score asks for besides."""
+    if isinstance(subject, setups.TranslationSubject):
+        return subject.measured(raw, len(texts))
     metric = TASKS[subject.profile.task].metric
     labels = np.array(texts.labels, np.int8)
     return subject.measured(

@@ -346,13 +346,6 @@ def removable_record(
     }
 
 
-_OF_CUTS = (
-    *("heads", "correct", "loss_change"),
-    *("counts_change", f"{BESIDE}counts_change", "draft_loss_change"),
-)
-"""Outcomes that have a row a cut."""
-
-
 # --- one head cut -----------------------------------------------------------------------------------
 
 
@@ -422,7 +415,7 @@ def _(half: Half, raw: Arrays, statistics: Metric) -> dict[str, Any]:
     """``layers`` has the best head of each, ``heads`` every head of an encoder."""
     summary = {
         "baseline": statistics.baseline(raw),
-        "layers": effect_records(_rows(raw, best_of_layers(raw)), statistics),
+        "layers": effect_records(of_cuts(raw, best_of_layers(raw)), statistics),
         "chosen_on": "test",
     }
     if half == "encoder":
@@ -449,9 +442,12 @@ def best_of_layers(raw: Arrays) -> np.ndarray:
     )
 
 
-def _rows(raw: Arrays, rows: np.ndarray) -> Arrays:
+def of_cuts(raw: Arrays, rows: np.ndarray) -> Arrays:
     """The outcomes of some cuts alone."""
-    return {name: values[rows] if name in _OF_CUTS else values for name, values in raw.items()}
+    return {
+        name: values[rows] if name in ("heads", "correct") or name.endswith("_change") else values
+        for name, values in raw.items()
+    }
 
 
 _CHOSEN_ON: dict[Half, str] = {"encoder": "train", "translation": "valid"}
@@ -491,7 +487,7 @@ def best_heads(context: Context, part: str) -> Measured:
     best = tried["heads"][best_of_layers(tried)]
     if all_but_one in _own_of_best(context.profile, context.half, part).needs:
         raw = context.get("all_but_one").raw
-        raw = _rows(raw, rows_of(best, raw["heads"]))
+        raw = of_cuts(raw, rows_of(best, raw["heads"]))
     else:
         raw = subject.alone(best, reported, journal)
     raw |= prefixed(f"{split}_", tried)

@@ -498,8 +498,8 @@ def which_first(context: Context, part: str) -> Measured:
         raw["counts_uncut"] = counts[0, 0]
         raw["counts_change"] = counts - counts[0, 0]
         raw["reference_lengths"] = outcomes[0]["reference_lengths"]
-        return subject.measured(raw, len(texts))
-    raw["correct"] = np.stack([run["correct"] for run in outcomes])
+    else:
+        raw["correct"] = np.stack([run["correct"] for run in outcomes])
     return measured_answers(subject, raw, texts)
 
 
