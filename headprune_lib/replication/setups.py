@@ -10,6 +10,7 @@ exact to far below what it is used for.
 
 from __future__ import annotations
 
+import copy
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from headprune_lib.criteria.gradient import example_importance
 from headprune_lib.discovery import find_heads
 from headprune_lib.losses import cross_entropy, next_token_cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
+from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, Texts
 from headprune_lib.replication.engine import Unit, run_units
@@ -168,6 +170,10 @@ class Setup(ABC):
             for layer in find_heads(self.model)
             for head in layer.kept_heads
         ]
+
+    def pruned(self, mask: HeadTensors) -> nn.Module:
+        """A copy of the model without the heads that a mask cuts."""
+        return prune_heads(copy.deepcopy(self.model), mask)
 
     def compute(self, units: Mapping[str, Unit], journal: Journal, title: str) -> list[Arrays]:
         """The outcome of every unit of work with this model, from the journal or computed now.

@@ -16,8 +16,14 @@ from headprune_lib.messages import unknown
 from headprune_lib.replication import paper, store
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.measurements.base import HALVES, Half, Measurement
-from headprune_lib.replication.measurements.halves import HALF_OF, check_task, half_of, load_for
-from headprune_lib.replication.measurements.obtaining import Request, obtain
+from headprune_lib.replication.measurements.obtaining import (
+    HALF_OF,
+    Request,
+    check_task,
+    half_of,
+    load_for,
+    obtain,
+)
 from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.profiles import Profile, enter_own, load_profile
 from headprune_lib.replication.store import Key, Result

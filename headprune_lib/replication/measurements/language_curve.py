@@ -270,7 +270,7 @@ def language_recovery(context: Context, part: str) -> Measured:
     mask, gone = masking.head_mask(subject.model, cut), len(cut)
 
     def before() -> Arrays:
-        model = language.pruned(subject, mask)
+        model = subject.pruned(mask)
         sizes = [utils.n_parameters(sized) for sized in (subject.model, model)]
         loss = setups.whole_thousandths(subject.losses(model))
         return {"loss_pruned": loss, "parameters": np.array(sizes)}
@@ -278,7 +278,7 @@ def language_recovery(context: Context, part: str) -> Measured:
     def after() -> Arrays:
         name = f"{context.profile.language_model}-{context.task}-{gone}-gone"
         folder = training.checkpoint_folder(name, [_tuning(context.profile), mask_key(mask)])
-        losses = subject.losses(language.tuned(subject, language.pruned(subject, mask), folder))
+        losses = subject.losses(language.tuned(subject, subject.pruned(mask), folder))
         return {"loss_tuned": setups.whole_thousandths(losses)}
 
     def unit(name: str, measure: Callable[[], Arrays]) -> Arrays:

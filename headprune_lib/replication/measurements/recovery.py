@@ -6,7 +6,6 @@ uncut model, order ``"uncut"``, is trained in the same ways: what it gains is no
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import time
 from collections.abc import Callable
@@ -21,7 +20,6 @@ from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.lazy import (
     generation,
     masking,
-    pruning,
     selection,
     setups,
     torch,
@@ -89,14 +87,14 @@ def _orders(context: Context, order: str) -> list[list[selection.Head]]:
 
 def _without(subject: Subject, mask: masking.HeadTensors) -> Arrays:
     """Answers without the heads that a mask cuts, before training again."""
-    model = pruning.prune_heads(copy.deepcopy(subject.model), mask)
+    model = subject.pruned(mask)
     sizes = [utils.n_parameters(sized) for sized in (subject.model, model)]
     return {**_stored("before", _answers(subject, model)), "parameters": np.array(sizes)}
 
 
 def _trained_without(subject: Subject, mask: masking.HeadTensors, way: Way) -> Arrays:
     """The same after training again."""
-    model = pruning.prune_heads(copy.deepcopy(subject.model), mask)
+    model = subject.pruned(mask)
     models = of_encoders if isinstance(subject, setups.EncoderSubject) else of_translators
     started = time.perf_counter()
     model = models.retrained(subject, model, way, mask_key(mask))

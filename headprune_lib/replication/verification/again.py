@@ -28,8 +28,13 @@ from headprune_lib.replication.data import MissingData
 from headprune_lib.replication.lazy import setups
 from headprune_lib.replication.measurements import MEASUREMENTS
 from headprune_lib.replication.measurements.base import Context
-from headprune_lib.replication.measurements.halves import HALF_OF, half_of
-from headprune_lib.replication.measurements.obtaining import OtherWeights, results_folder, sha256_of
+from headprune_lib.replication.measurements.obtaining import (
+    HALF_OF,
+    OtherWeights,
+    half_of,
+    results_folder,
+    sha256_of,
+)
 from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.models.pretrained import LANGUAGE_MODELS
 from headprune_lib.replication.paths import models_root

@@ -15,8 +15,8 @@ from headprune_lib.replication import measurements
 from headprune_lib.replication.measurements import MEASUREMENTS
 from headprune_lib.replication.measurements.base import HALVES, Measurement, Own
 from headprune_lib.replication.measurements.estimates import Resamples
-from headprune_lib.replication.measurements.halves import HALF_OF
 from headprune_lib.replication.measurements.obtaining import (
+    HALF_OF,
     OtherWeights,
     Request,
     obtain,
