@@ -35,11 +35,6 @@ def interval_record(drawn: np.ndarray) -> np.ndarray:
     return np.quantile(drawn, [0.025, 0.975], axis=0)
 
 
-def difference_record(value: float, drawn: np.ndarray) -> Difference:
-    """A paired difference with the interval of its bootstrap draws ``(resamples,)``."""
-    return {"difference": value, "interval": interval_record(drawn)}
-
-
 def correlation_record(x: np.ndarray, y: np.ndarray, method: str, draws: Resamples) -> Correlation:
     """A correlation over heads; all None of fewer than 3, or where a side does not vary."""
     if len(x) < 3 or min(np.ptp(x), np.ptp(y)) == 0:
@@ -132,7 +127,7 @@ class Drawn:
     @property
     def difference(self) -> Difference:
         """Of a difference, as a result holds it."""
-        return difference_record(self.value, self.drawn)
+        return {"difference": self.value, "interval": interval_record(self.drawn)}
 
 
 @dataclass(frozen=True)
