@@ -152,7 +152,7 @@ class Measurement:
     summarise: Callable[..., Any]
     halves: tuple[Half, ...] = ("encoder",)
     parts: Callable[..., tuple[str, ...]] = lambda: (OUTCOMES,)
-    own: Callable[..., Own] = lambda: Own()  # noqa: PLW0108, whose own arguments are none
+    own: Callable[..., Own] = lambda: Own()  # noqa: PLW0108, Own itself takes arguments
     texts: Callable[..., tuple[str, ...]] = lambda task: (task,)
 
     def __post_init__(self) -> None:
@@ -195,7 +195,7 @@ def measurement(
     *,
     version: int,
     parameters: Sequence[str] | Mapping[Half, Sequence[str]] | Callable[..., dict[str, Any]],
-    statistics: Any = Constants(),  # noqa: B008, which nobody changes
+    statistics: Any = Constants(),  # noqa: B008, nobody changes it
     halves: tuple[Half, ...] = ("encoder",),
     **further: Callable[..., Any],
 ) -> Callable[[Callable[..., Measured]], Measurement]:

@@ -50,7 +50,7 @@ from headprune_lib.replication.store.heads import (
     rows_of,
 )
 
-# --- what cuts do to a score: a record a cut, and an order of heads -----------------------------
+# --- what cuts do to a score: a record a cut, and an order of heads -------------------------------
 
 Columns = dict[str, np.ndarray]
 """What is said of cuts: name -> an entry a cut."""
@@ -289,7 +289,7 @@ def one_by_one_scores(raw: Arrays) -> masking.HeadTensors:
     return scores
 
 
-# --- the share that is removable (claim C1) ---------------------------------------------------------
+# --- the share that is removable (claim C1) -------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -346,7 +346,7 @@ def removable_record(
     }
 
 
-# --- one head cut -----------------------------------------------------------------------------------
+# --- one head cut ---------------------------------------------------------------------------------
 
 
 @measurement(
@@ -392,7 +392,7 @@ def _(half: Half, raw: Arrays, statistics: Constants) -> dict[str, Any]:
     }
 
 
-# --- one head left in a layer -----------------------------------------------------------------------
+# --- one head left in a layer ---------------------------------------------------------------------
 
 
 @measurement(
