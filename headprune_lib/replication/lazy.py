@@ -14,6 +14,10 @@ class _Lazy(ModuleType):
     def __getattr__(self, attribute: str) -> Any:
         return getattr(import_module(self.__name__), attribute)
 
+    def __reduce__(self) -> tuple:
+        """On its way to a worker, the module's name."""
+        return import_module, (self.__name__,)
+
 
 nbformat = _Lazy("nbformat")
 papermill = _Lazy("papermill")

@@ -10,6 +10,7 @@ exact to far below what it is used for.
 
 from __future__ import annotations
 
+import copy
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,17 +25,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.ablation import all_but_one, one_head_ablation
+from headprune_lib.ablation import all_but_one, all_but_one_masks, one_head_ablation, one_head_masks
 from headprune_lib.attention import eager_attention, special_ids
 from headprune_lib.criteria.gradient import example_importance
 from headprune_lib.discovery import find_heads
-from headprune_lib.losses import next_token_cross_entropy
+from headprune_lib.losses import cross_entropy, next_token_cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
+from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, Texts
 from headprune_lib.replication.engine import Unit, run_units
 from headprune_lib.replication.metrics import MILLINAT, pack
-from headprune_lib.replication.models.drafts import translations_under
 from headprune_lib.replication.models.encoders import (
     Batches,
     answers,
@@ -45,7 +46,12 @@ from headprune_lib.replication.models.encoders import (
     recipe,
     weights_path,
 )
-from headprune_lib.replication.models.generation import generate, marks_of, searched_under
+from headprune_lib.replication.models.generation import (
+    generate,
+    marks_of,
+    searched_under,
+    translations_under,
+)
 from headprune_lib.replication.models.language import padded
 from headprune_lib.replication.models.pretrained import (
     LANGUAGE_MODELS,
@@ -57,11 +63,11 @@ from headprune_lib.replication.models.weights import check_worker_has, sha256_of
 from headprune_lib.replication.order_names import NamedOrder, Tokens, tokens_of
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Journal, Measured
-from headprune_lib.replication.store.heads import KINDS, heads_array
-from headprune_lib.replication.store.verses import joined
+from headprune_lib.replication.store.heads import KINDS, heads_array, heads_in, joined
 from headprune_lib.scoring import head_importance, normalize_l2
 from headprune_lib.selection import Head
 from headprune_lib.utils import (
+    NO_LABEL,
     Batch,
     OomLimit,
     by_length,
@@ -164,6 +170,10 @@ class Setup(ABC):
             for layer in find_heads(self.model)
             for head in layer.kept_heads
         ]
+
+    def pruned(self, mask: HeadTensors) -> nn.Module:
+        """A copy of the model without the heads that a mask cuts."""
+        return prune_heads(copy.deepcopy(self.model), mask)
 
     def compute(self, units: Mapping[str, Unit], journal: Journal, title: str) -> list[Arrays]:
         """The outcome of every unit of work with this model, from the journal or computed now.
@@ -287,6 +297,16 @@ class EncoderSubject(Setup):
         return measured_on(every.first(most))
 
     @property
+    def headline(self) -> Texts:
+        """What the rows are measured on that the paper's claims rest on: all."""
+        return self.test
+
+    @property
+    def chosen(self) -> tuple[Texts, Texts]:
+        """What the best heads are chosen on, and what is reported of them."""
+        return measured_on(self.selection), self.test
+
+    @property
     def selection(self) -> Texts:
         """Training sentences for selections that must not see the test set."""
         return self._split("train").first(self.profile.n_selection)
@@ -403,8 +423,25 @@ class EncoderSubject(Setup):
         )
         return {what: np.stack([unit[what] for unit in units]) for what in ("correct", "loss")}
 
+    def alone(self, heads: np.ndarray, texts: Texts, journal: Journal) -> Arrays:
+        """As a sweep, of these heads (layer, head) alone: each is kept as the only one of its layer."""
+        masks = all_but_one_masks(self.model)
+        named = {
+            f"only {layer} {head}": masks["self", layer, head] for layer, head in heads.tolist()
+        }
+        title = f"the best of each layer, {len(texts)} sentences"
+        answers = self.outcomes({UNCUT: ones_mask(self.model), **named}, texts, journal, title)
+        correct, loss = answers["correct"], answers["loss"]
+        return {
+            "heads": heads,
+            **compact(correct[0], correct[1:], loss[0], loss[1:]),
+            "truncated": np.array(self.batches(texts).n_truncated),
+        }
+
 
 # --- translators -----------------------------------------------------------------------------------
+
+_MASKS = {"one head": one_head_masks, "all but one": all_but_one_masks}
 
 
 @dataclass
@@ -442,13 +479,6 @@ class TranslationSubject(Setup):
             profile, task, seed, model=profile.model_of(task), kernel=kernel, **kept
         )
         return cls(profile, task, seed, translator, kept)
-
-    @classmethod
-    def of_listed(cls, profile: Profile, task: str, seed: int | None) -> TranslationSubject:
-        """As :meth:`of`; ValueError for a training that is none of the profile's."""
-        if seed is not None:
-            profile.check_training(task, seed)
-        return cls.of(profile, task, seed)
 
     @classmethod
     def _file_of(
@@ -549,11 +579,33 @@ class TranslationSubject(Setup):
         )
         return joined(units, np.argsort(np.concatenate(groups)))
 
-    def sweep_heads(
-        self, pairs: Texts, masks: Mapping[Head, HeadTensors], journal: Journal, name: str
+    def sweep(
+        self,
+        how: str,
+        texts: Texts,
+        journal: Journal,
+        name: str,
+        only: Sequence[Head] | None = None,
     ) -> Arrays:
-        """As :meth:`outcomes`, with a mask for each head; ``heads`` says whose each row is."""
-        return {**self.outcomes(masks, pairs, journal, name), "heads": heads_array(masks)}
+        """As :meth:`outcomes`, with a mask a head: without it, or with it alone in its layer.
+
+        Args:
+            how: ``"one head"`` or ``"all but one"``.
+            name: of the texts, for the journal and the progress bar.
+            only: heads, in the order of their rows; all if not given.
+
+        Returns:
+            the outcomes, and in ``heads`` whose each row is.
+        """
+        masks = _MASKS[how](self.model)
+        masks = masks if only is None else {head: masks[head] for head in only}
+        outcomes = self.outcomes(masks, texts, journal, f"{how}, {name}")
+        return {**outcomes, "heads": heads_array(masks)}
+
+    def alone(self, heads: np.ndarray, texts: Texts, journal: Journal) -> Arrays:
+        """As a sweep, of these heads alone: each is kept as the only one of its layer."""
+        name = "the best of each layer"
+        return self.sweep("all but one", texts, journal, name, only=heads_in(heads))
 
     def importance(self, journal: Journal, *, normalize: str | None = "l2") -> HeadTensors:
         """I_h by teacher forcing on the chapters kept for it; the loss of a verse is its sum."""
@@ -571,28 +623,66 @@ class TranslationSubject(Setup):
         return self.compute({"I_h": measure}, journal, f"importance, {self.task}")[0]
 
     def _scored_on(self) -> list[Batch]:
-        return forced_batches(self, self.split("score"))
+        return self.forced(self.split("score")).batches
+
+    def forced(self, pairs: Texts) -> Batches:
+        """Teacher-forced batches of verses, shortest references first."""
+        marks, sources = marks_of(self.model), self.translator.encode(pairs.sources)
+        targets = self.translator.encode_targets(pairs.targets)
+        groups = by_length(targets, GROUP)
+        batches = [
+            teacher_forced(
+                [sources[i] for i in part], [targets[i] for i in part], marks.pad, marks.start
+            )
+            for part in groups
+        ]
+        return Batches(batches, np.concatenate(groups), n_truncated=0)
+
+    def reference_losses(
+        self, pairs: Texts, masks: Mapping[str, HeadTensors], journal: Journal
+    ) -> Arrays:
+        """The teacher-forced loss of every reference under every mask, named as in the journal.
+
+        Returns:
+            ``loss`` (M, n), the sum over a reference's pieces in nats, and ``pieces`` (n,), both in
+            the pairs' own order.
+        """
+        prepared = self.forced(pairs)
+
+        def measure(mask: HeadTensors) -> Arrays:
+            with masked_heads(self.model, mask):  # of the setup that a worker has loaded
+                return {"loss": self._losses(prepared)}
+
+        units = {f"loss {name}": partial(measure, mask) for name, mask in masks.items()}
+        done = self.compute(units, journal, "loss of the references")
+        loss = np.stack([unit["loss"] for unit in done]).astype(float)
+        return {"loss": loss, "pieces": _pieces(prepared)}
+
+    def piece_losses(self, pairs: Texts) -> np.ndarray:
+        """(n,) the loss of every reference in the mean over its pieces, in nats, as the model is.
+
+        Nothing is kept in a journal, which knows models by the weights they were loaded with.
+        """
+        prepared = self.forced(pairs)
+        return self._losses(prepared).astype(float) / _pieces(prepared)
+
+    def _losses(self, prepared: Batches) -> np.ndarray:
+        """(n,) the sum over each reference's pieces in nats, in the pairs' own order."""
+        device, per_batch = next(self.model.parameters()).device, []
+        with torch.inference_mode():
+            for batch in prepared.batches:
+                batch = to_device(batch, device)
+                per_batch.append(cross_entropy(self.model(**without_labels(batch)), batch))
+        return prepared.restore(torch.cat(per_batch).cpu().numpy())
 
     def _tokens_left_out(self) -> Tokens:
         return Tokens(special_ids(self.model))
 
 
-def forced_batches(subject: TranslationSubject, pairs: Texts) -> list[dict[str, torch.Tensor]]:
-    """Teacher-forced batches of verses, in the groups of :func:`forced_groups`."""
-    translator, marks = subject.translator, marks_of(subject.model)
-    sources = translator.encode(pairs.sources)
-    targets = translator.encode_targets(pairs.targets)
-    return [
-        teacher_forced(
-            [sources[i] for i in part], [targets[i] for i in part], marks.pad, marks.start
-        )
-        for part in forced_groups(subject, pairs)
-    ]
-
-
-def forced_groups(subject: TranslationSubject, pairs: Texts) -> list[list[int]]:
-    """Which verses share a teacher-forced batch, shortest references first."""
-    return by_length(subject.translator.encode_targets(pairs.targets), GROUP)
+def _pieces(prepared: Batches) -> np.ndarray:
+    """(n,) pieces of each reference, in the pairs' own order."""
+    counts = [(batch["labels"] != NO_LABEL).sum(1).numpy() for batch in prepared.batches]
+    return prepared.restore(np.concatenate(counts))
 
 
 # --- language models -------------------------------------------------------------------------------

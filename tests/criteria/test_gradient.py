@@ -8,11 +8,7 @@ from gates import ROUNDING, gate_derivatives
 from tiny import batch_for, build, logits_of, parts_of
 
 from headprune_lib import head_importance, score_heads
-from headprune_lib.criteria.gradient import (
-    importance_integrated,
-    importance_signed,
-    second_order,
-)
+from headprune_lib.criteria.gradient import importance_integrated, importance_signed, second_order
 from headprune_lib.masking import ones_mask
 
 

@@ -101,11 +101,14 @@ def test_a_unit_that_kills_its_worker_is_named_and_the_others_are_done(two_worke
     assert_in_order_gives(found, tmp_path)
 
 
-def test_a_measurement_on_two_workers_has_the_same_bytes_as_in_order(smoke, tmp_path, monkeypatch):
+@pytest.mark.parametrize("artifact", ["figure3b", "figure5"])
+def test_a_measurement_on_two_workers_has_the_same_bytes_as_in_order(
+    smoke, tmp_path, monkeypatch, artifact
+):
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "in order"))
-    measurements.get("figure3b", smoke)
+    measurements.get(artifact, smoke)
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "two"))
-    words = ["reproduce", "figure3b", "--profile", "smoke", "--workers", "2"]
+    words = ["reproduce", artifact, "--profile", "smoke", "--workers", "2"]
     told = CliRunner().invoke(app, words)
     assert told.exit_code == 0, told.output
     in_order, two = (

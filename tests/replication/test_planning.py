@@ -3,7 +3,7 @@
 import pytest
 
 from headprune_lib.replication import measurements, planning
-from headprune_lib.replication.measurements import Upcoming
+from headprune_lib.replication.measurements import Request, Upcoming
 from headprune_lib.replication.planning.probing import Probe
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import TranslationSubject
@@ -58,7 +58,8 @@ def test_a_result_of_a_task_without_the_usual_model_is_announced(tmp_path, monke
         measurements.MEASUREMENTS["pruning_curve"],
     )
     parts = ["importance", "random"]
-    planning.announce(Upcoming(curve, "translation", profile, "multi30k", parts, []))
+    request = Request(curve, "translation", profile, "multi30k")
+    planning.announce(Upcoming(request, parts, []))
     assert "as the stored ones did" in capsys.readouterr().err
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import plainly
 import pytest
 
-from headprune_lib import find_heads, head_importance, head_mask, rank_heads
+from headprune_lib import find_heads, head_importance, head_mask, masking, rank_heads
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.attention import eager_attention
-from headprune_lib.replication import measurements
+from headprune_lib.replication import lazy, measurements
 from headprune_lib.replication.measurements.language_curve import (
     ORDERS,
     PER_GROUP,
@@ -47,6 +47,10 @@ def test_losses_are_those_of_a_plain_loop(subject, tmp_path):
     again = pickle.loads(pickle.dumps(subject))  # as a worker loads it
     assert (again.task, again.profile) == (subject.task, subject.profile)
     np.testing.assert_array_equal(again.losses(again.model), subject.losses(subject.model))
+
+
+def test_what_is_imported_late_reaches_a_worker():
+    assert pickle.loads(pickle.dumps(lazy.masking)) is masking
 
 
 def test_passages_hold_the_tokens_that_were_asked_for_and_are_apart(subject):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.replication import stats, store
-from headprune_lib.replication.measurements.curves import scored
+from headprune_lib.replication.measurements.estimates import scored
 from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.published import bert_curve, bert_steps, published_share
 from headprune_lib.replication.stats import TrainingsMean

@@ -45,13 +45,13 @@ from headprune_lib.replication.claims.verdict import (
     Word,
     defined,
 )
-from headprune_lib.replication.measurements.curves import Scored
-from headprune_lib.replication.measurements.measurement import HALVES, Half
+from headprune_lib.replication.measurements.base import HALVES, Half
+from headprune_lib.replication.measurements.estimates import Scored
 from headprune_lib.replication.metrics import SCORES, corpus_bleu
 from headprune_lib.replication.published import paper, published_shares, published_task
 from headprune_lib.replication.stats import Z95, all_of, detectable, power_above, standard_error
 from headprune_lib.replication.store import OUTCOMES, Arrays, Result
-from headprune_lib.replication.store.verses import all_counts
+from headprune_lib.replication.store.heads import all_counts
 from headprune_lib.replication.titles import spelled
 
 Found = Mapping[str, Any]

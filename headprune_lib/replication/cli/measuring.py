@@ -30,7 +30,7 @@ from headprune_lib.replication.cli.options import (
 if TYPE_CHECKING:
     from headprune_lib.replication.profiles import Profile
     from headprune_lib.replication.store import Result
-    from headprune_lib.replication.verification.compare import Quantity
+    from headprune_lib.replication.verification.again import Quantity
 
 
 def _spelled(artifact: str) -> str:

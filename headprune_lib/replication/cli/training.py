@@ -52,8 +52,8 @@ def train(
     A translation model is trained from scratch, one seed, and resumes from its last epoch after an
     interruption.
     """
-    from headprune_lib.replication.measurements.halves import check_task, load_for
-    from headprune_lib.replication.measurements.measurement import HALVES
+    from headprune_lib.replication.measurements.base import HALVES
+    from headprune_lib.replication.measurements.obtaining import check_task, load_for
     from headprune_lib.replication.models.encoders import finetuned, recipe, weights_path
     from headprune_lib.replication.paths import models_root, trained_root
     from headprune_lib.replication.profiles import check_here, load_profile

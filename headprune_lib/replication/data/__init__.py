@@ -25,40 +25,9 @@ from headprune_lib.replication.data.fetch import (
     locate,
     noted,
 )
-from headprune_lib.replication.data.moses import Moses
+from headprune_lib.replication.data.iwslt import Moses
 from headprune_lib.replication.data.own import OWN_TEXTS, own_pairs, own_text
 from headprune_lib.replication.data.parallel import TRANSLATION_TASKS
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS
 from headprune_lib.replication.data.synthetic import WORDS, word_tokenizer
 from headprune_lib.replication.data.texts import Texts, normalise, split_by_hash
-
-__all__ = [
-    "INSTALL",
-    "LANGUAGE_TASKS",
-    "OWN_TEXTS",
-    "TASKS",
-    "TRANSLATION_TASKS",
-    "WORDS",
-    "Archive",
-    "Metric",
-    "MissingData",
-    "Moses",
-    "Source",
-    "Task",
-    "Texts",
-    "WrongChecksum",
-    "check_fetched",
-    "check_hub_cache",
-    "data_folder",
-    "fetch_packages",
-    "file_sha256",
-    "locate",
-    "normalise",
-    "noted",
-    "own_pairs",
-    "own_text",
-    "read_rated",
-    "split_by_hash",
-    "whole_task",
-    "word_tokenizer",
-]

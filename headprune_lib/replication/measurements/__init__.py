@@ -15,9 +15,15 @@ from typing import Any, NamedTuple
 from headprune_lib.messages import unknown
 from headprune_lib.replication import paper, store
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
-from headprune_lib.replication.measurements.halves import HALF_OF, check_task, half_of, load_for
-from headprune_lib.replication.measurements.measurement import HALVES, Half, Measurement
-from headprune_lib.replication.measurements.obtaining import Request, obtain
+from headprune_lib.replication.measurements.base import HALVES, Half, Measurement
+from headprune_lib.replication.measurements.obtaining import (
+    HALF_OF,
+    Request,
+    check_task,
+    half_of,
+    load_for,
+    obtain,
+)
 from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.profiles import Profile, enter_own, load_profile
 from headprune_lib.replication.store import Key, Result
@@ -49,10 +55,7 @@ class Upcoming(NamedTuple):
         left_out: trainings that the profile has and a run on fewer texts does not measure.
     """
 
-    measurement: Measurement
-    half: Half
-    profile: Profile
-    task: str
+    request: Request
     parts: list[str]
     left_out: list[str]
 
@@ -89,7 +92,7 @@ def get(
 
     def begin(missing: list[str]) -> None:
         if announce is not None:
-            announce(Upcoming(*request, missing, left_out))
+            announce(Upcoming(request, missing, left_out))
 
     return obtain(request, parts=parts, fresh=fresh, begin=begin)
 

@@ -7,40 +7,35 @@ or training chapter: the same target language, an archaic source.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
-from headprune_lib.replication.lazy import ablation, setups
-from headprune_lib.replication.measurements.effects import Accuracy
-from headprune_lib.replication.measurements.measurement import (
+from headprune_lib.replication.lazy import setups
+from headprune_lib.replication.measurements.base import (
     HALVES,
+    Constants,
     Context,
     Half,
     measurement,
     of_training,
     seed_of,
-    with_further,
 )
-from headprune_lib.replication.measurements.records import correlation_record, partial_record
-from headprune_lib.replication.measurements.single_heads import one_head
+from headprune_lib.replication.measurements.estimates import correlation_record, partial_record
+from headprune_lib.replication.measurements.single_heads import Accuracy, of_cuts, one_head
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.store import Arrays, Measured, Outcomes, prefixed, unprefixed
-from headprune_lib.replication.store.heads import rows_of
-from headprune_lib.replication.store.verses import all_counts, first_verses
+from headprune_lib.replication.store import Arrays, Measured, prefixed, unprefixed
+from headprune_lib.replication.store.heads import all_counts, first_verses, rows_of
 
-
-@dataclass(frozen=True)
-class Statistics:
-    """Resamples of the intervals over heads, and random halves of the examples."""
-
-    splits: int
-    resamples: int = 10_000
-    seed: int = 0
+# resamples are over heads, and splits halve the examples
+_STATISTICS: dict[Half, Constants] = {
+    "encoder": Constants(splits=200, resamples=10_000, seed=0),
+    "translation": Constants(splits=100, resamples=10_000, seed=0),
+}
 
 
 def _texts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
@@ -51,7 +46,7 @@ def _texts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
     "across_domains",
     version=1,
     parameters={"encoder": ["n_examples", "n_domain", "domains"], "translation": ["n_verses"]},
-    statistics={"encoder": Statistics(splits=200), "translation": Statistics(splits=100)},
+    statistics=_STATISTICS,
     halves=HALVES,
     own=lambda part: replace(of_training(part), needs=(one_head,)),
     texts=_texts,
@@ -73,7 +68,7 @@ def _of_classifier(context: Context, part: str) -> Measured:
             f"{profile.task} has no text of another domain here; figure2b is for "
             "reviews, sst2, snli and mnli, or give domains of your own"
         )
-    subject = setups.EncoderSubject.of(profile, seed_of(part))
+    subject = context.subject(seed_of(part))
     raw = prefixed(f"{profile.task}/", _home(context, part))
     for domain in profile.domains:
         examples = TASKS[domain].split("test", profile.data).first(profile.n_domain)
@@ -89,40 +84,33 @@ def _of_translator(context: Context, part: str) -> Measured:
         raise ValueError(
             f"{context.task} has no text of another domain; name its two files as `far` in task.yml"
         )
-    subject = setups.TranslationSubject.of_listed(profile, context.task, seed_of(part))
-    masks = {
-        head: mask
-        for head, mask in ablation.one_head_masks(subject.model).items()
-        if head[0] == "enc-enc"
-    }
+    subject = context.subject(seed_of(part))
+    heads = [head for head in subject.heads if head[0] == "enc-enc"]
     far = subject.far(profile.translation_far)
-    raw = subject.sweep_heads(
-        far, masks, context.journal, f"one head cut, {profile.translation_far}"
-    )
+    raw = subject.sweep("one head", far, context.journal, profile.translation_far, only=heads)
     home = first_verses(_home(context, part), profile.n_verses)
-    rows, heads = rows_of(raw["heads"], home.pop("heads")), raw.pop("heads")
-    home = {
-        name: values[rows] if name.endswith("_change") else values for name, values in home.items()
-    }
+    heads = raw.pop("heads")
+    home = of_cuts(home, rows_of(heads, home["heads"]))
+    del home["heads"]
     return subject.measured(
         {"heads": heads, **prefixed("far_", raw), **prefixed("home_", home)},
-        len(far),
+        n_examples=len(far),
         dataset=f"{profile.translation_far}/{TRANSLATION_TASKS[profile.translation_far].far}",
     )
 
 
 @across_domains.summary
-def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
+def _(half: Half, raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """The effect of each head on each text, and how these correlate.
 
     ``correlations`` are, of a classifier, other domain -> measure -> agreement; of a translator
     measure -> agreement.
     """
     summarise = _summarise_classifier if half == "encoder" else _summarise_translator
-    return with_further(outcomes, lambda raw: summarise(raw, statistics))
+    return summarise(raw, statistics)
 
 
-def _summarise_classifier(raw: Arrays, statistics: Statistics) -> dict[str, Any]:
+def _summarise_classifier(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     home, *others = [str(name) for name in raw["domains"]]
     parts = {domain: unprefixed(f"{domain}/", raw) for domain in (home, *others)}
     heads, effects, reliability = parts[home]["heads"], {}, {}
@@ -152,7 +140,7 @@ def _summarise_classifier(raw: Arrays, statistics: Statistics) -> dict[str, Any]
     }
 
 
-def _summarise_translator(raw: Arrays, statistics: Statistics) -> dict[str, Any]:
+def _summarise_translator(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     effects, reliability, baselines = {}, {}, {}
     for side in ("home", "far"):
         uncut, cuts = all_counts(raw, f"{side}_")
@@ -200,20 +188,20 @@ def _agreements(
     effects: Effects,
     reliability: Effects,
     layers: np.ndarray,
-    statistics: Statistics,
+    statistics: Constants,
 ) -> dict[str, Any]:
     """Measure -> how the effects of the same cuts on two texts correlate, and what noise allows.
 
     ``left_out`` has the least and the largest Spearman correlation with any one head left out,
     ``within`` that of all heads with the layer held fixed.
     """
-    resampled, agreements = (statistics.resamples, statistics.seed), {}
+    agreements = {}
     for measure in effects[places[0]]:
         x, y = (effects[side][measure] for side in places)
         both = [reliability[side][measure] for side in places]
         agreements[measure] = {
-            **{method: correlation_record(x, y, method, *resampled) for method in _METHODS},
-            "within": partial_record(x, y, layers, *resampled),
+            **{method: correlation_record(x, y, method, statistics) for method in _METHODS},
+            "within": partial_record(x, y, layers, statistics),
             "left_out": stats.spearman_without_one(x, y),
             "reliability": both,
             "ceiling": stats.correlation_ceiling(*both),

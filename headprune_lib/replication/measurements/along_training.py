@@ -5,32 +5,45 @@ to the paper's by the share of the final BLEU that they have reached, not by the
 learn at different speeds. Where weights were kept more often, the untrained model, every third
 epoch and the last stand beside them. Ratios of BLEU mean little near 0, so the teacher-forced loss
 of the references is measured too.
+
+Every mask's translations, draft losses and losses of the references are kept verse by verse, and each
+unit of work goes to the journal by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import C5_REMOVED, LEAST_BLEU
-from headprune_lib.replication.engine import in_turn
-from headprune_lib.replication.lazy import setups
-from headprune_lib.replication.measurements.checkpoints import Point, chosen, measured_at, points_of
-from headprune_lib.replication.measurements.curves import Scored, of_losses, of_translations
-from headprune_lib.replication.measurements.effects import sacrebleus_own
-from headprune_lib.replication.measurements.measurement import Context, Own, measurement
-from headprune_lib.replication.measurements.records import Resamples
-from headprune_lib.replication.metrics import MILLINAT
+from headprune_lib.replication.engine import in_turn, run_units
+from headprune_lib.replication.lazy import masking, selection, setups
+from headprune_lib.replication.measurements.base import Context, Own, measurement
+from headprune_lib.replication.measurements.estimates import (
+    Resamples,
+    Scored,
+    of_losses,
+    of_translations,
+)
+from headprune_lib.replication.measurements.orders import random_order
+from headprune_lib.replication.measurements.single_heads import sacrebleus_own
+from headprune_lib.replication.metrics import MILLINAT, coarse
+from headprune_lib.replication.models.translators import (
+    kept_updates,
+    read_curve,
+    train,
+    validation_bleu,
+)
 from headprune_lib.replication.order_names import seed_in
-from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.store import Arrays, Measured, Outcomes
-from headprune_lib.replication.store.heads import KINDS
-from headprune_lib.replication.store.verses import BESIDE
+from headprune_lib.replication.profiles import Checkpoints, Profile
+from headprune_lib.replication.store import Arrays, Journal, Measured, Outcomes
+from headprune_lib.replication.store.heads import BESIDE, KINDS, coarse_losses, heads_array
 
 SHARED = ("reference_lengths", f"{BESIDE}reference_lengths", "reference_pieces", "further")
 """Outcomes that all checkpoints of a training have in common."""
@@ -46,6 +59,167 @@ way, where ``bleu`` is of Moses' tokens. ``gini`` is over all heads, ``gini_with
 the mean over layers of all kinds. ``<name>_interval`` is from a bootstrap over verses. ``settled`` is
 Spearman's correlation of normalised importance with that of the training's last checkpoint.
 """
+
+# --- which checkpoints ----------------------------------------------------------------------------
+
+
+class Point(NamedTuple):
+    """Weights that a training kept.
+
+    Attributes:
+        bleu: greedy, on the validation verses; NaN where it was not measured.
+        kept: ``epoch`` or ``update``, as :meth:`Context.subject` takes it.
+    """
+
+    updates: int
+    epoch: float
+    bleu: float
+    kept: dict[str, int]
+
+
+def points_of(context: Context, seed: int, within: bool) -> list[Point]:
+    """The weights that a training kept, which is trained now if need be, in order of updates.
+
+    Args:
+        within: those from within the first epochs as well. Of them the nearest to a whole epoch
+            are left out: that epoch's own stand for them.
+    """
+    model = context.profile.model_of(context.task)
+    folder = train(context.profile, context.task, seed, model=model)
+    curve = read_curve(folder)
+    points = [
+        Point(
+            epoch["updates"],
+            epoch["epoch"],
+            np.nan if epoch["bleu"] is None else epoch["bleu"],
+            {"epoch": epoch["epoch"]},
+        )
+        for epoch in curve
+    ]
+    if within:
+        points += _within(context, seed, folder, curve[0]["updates"])
+    return sorted(points, key=lambda point: point.updates)
+
+
+def _within(context: Context, seed: int, folder: Path, updates_an_epoch: int) -> list[Point]:
+    """The untrained model's weights, and those of each quarter of an epoch that is no whole one."""
+    quarters = {update: update / updates_an_epoch for update in kept_updates(folder)}
+    parts = [update for update, epoch in quarters.items() if round(4 * epoch) % 4]
+    bleu = _validated(context, seed, parts)
+    return [Point(0, 0.0, np.nan, {"update": 0})] + [
+        Point(update, quarters[update], bleu[update], {"update": update}) for update in parts
+    ]
+
+
+def _validated(context: Context, seed: int, updates: list[int]) -> dict[int, float]:
+    """Greedy BLEU on the validation verses after some numbers of updates."""
+    subjects = [context.subject(seed, update=update) for update in updates]
+
+    def measure(subject: setups.TranslationSubject) -> Arrays:
+        pairs = subject.split("valid")
+        bleu = validation_bleu(subject.model, subject.translator.pieces, pairs)
+        return {"bleu": np.array(bleu)}
+
+    units = run_units(
+        {
+            f"{validated.key} validation": lambda validated=validated: measure(validated)
+            for validated in subjects
+        },
+        context.journal,
+        f"validate, training {seed}",
+    ).values()
+    return {update: float(unit["bleu"]) for update, unit in zip(updates, units, strict=True)}
+
+
+def chosen(points: list[Point], wanted: Checkpoints) -> list[Point]:
+    """Those of a training's points that are measured; see :class:`Checkpoints`.
+
+    One that several rules choose is there once.
+    """
+    validated = [point for point in points if not np.isnan(point.bleu)]
+    best = max((point.bleu for point in validated), default=np.nan)
+    picked = [
+        min(validated, key=lambda point: abs(point.bleu / best - share)) for share in wanted.shares
+    ]
+    picked += [point for point in points if point.updates == 0]
+    picked += [point for point in points if point.kept.get("epoch") in wanted.epochs]
+    if wanted.every is not None:
+        epochs = [point for point in points if "epoch" in point.kept]
+        picked += [point for point in epochs if point.kept["epoch"] % wanted.every == 0]
+        picked.append(epochs[-1])
+    by_updates = {point.updates: point for point in picked}
+    return [by_updates[updates] for updates in sorted(by_updates)]
+
+
+# --- what is measured at each ---------------------------------------------------------------------
+
+
+def measured_at(
+    subject: setups.TranslationSubject, wanted: Checkpoints, journal: Journal
+) -> Arrays:
+    """Outcomes of a checkpoint under the masks of every order.
+
+    Returns:
+        What :meth:`TranslationSubject.outcomes` gives; the first ``steps`` masks are those of the
+        paper's order (``order``), the further ones are named in ``further``. ``each <kind>``
+        (verses, layer, head) is |dL(x)/dxi_h|. Of the references ``reference_loss_uncut`` (n,) and
+        ``reference_loss_change`` (M, n) in thousandths of a nat, the change to five binary digits,
+        and ``reference_pieces`` (n,).
+    """
+    plain = subject.importance(journal, normalize=None)
+    order, steps = selection.rank_heads(subject.importance(journal)), subject.profile.steps
+    schedule = selection.prune_schedule(len(order), steps)
+    masks = {
+        f"importance {step}": selection.order_mask(subject.model, order, schedule[step])
+        for step in range(1, steps + 1)
+    }
+    further = further_masks(subject, plain, wanted, schedule[_step_at(steps)])
+    every, pairs = masks | further, subject.tested(wanted.n_verses)
+    raw = coarse_losses(subject.outcomes(every, pairs, journal, "pruned"))
+    uncut = {"uncut": masking.ones_mask(subject.model)}
+    references = subject.reference_losses(pairs, uncut | every, journal)
+    loss = np.rint(MILLINAT * references["loss"])
+    each = subject.verse_importance(journal)
+    return {
+        **raw,
+        "reference_loss_uncut": loss[0].astype(np.int32),
+        "reference_loss_change": np.rint(coarse(loss[1:] - loss[0])).astype(np.int32),
+        "reference_pieces": references["pieces"].astype(np.int16),
+        **{f"each {kind}": coarse(values).astype(np.float16) for kind, values in each.items()},
+        "order": heads_array(order),
+        "further": np.array([*further], np.str_),
+    }
+
+
+def _step_at(steps: int) -> int:
+    """The step of the curve at which orders are compared.
+
+    Raises:
+        ValueError: the curve has no such step.
+    """
+    at = round(C5_REMOVED * steps)
+    if not np.isclose(at / steps, C5_REMOVED):
+        raise ValueError(
+            f"a curve of {steps} steps has none at {C5_REMOVED:.0%}; give steps 5, 10, 15, ..."
+        )
+    return at
+
+
+def further_masks(
+    subject: setups.TranslationSubject, plain: masking.HeadTensors, wanted: Checkpoints, n_cut: int
+) -> dict[str, masking.HeadTensors]:
+    """The masks of the other orders, each at the one share that is compared.
+
+    A random order depends on the number of its draw alone: it is the same for all checkpoints and
+    trainings.
+    """
+    orders = {"unnormalised": selection.rank_heads(plain)} if wanted.unnormalised else {}
+    heads = [(k, *head) for k in KINDS for head in np.ndindex(*plain[k].shape)]
+    for draw in range(wanted.random_orders or 0):
+        orders[f"random {draw}"] = random_order(heads, draw)
+    return {
+        name: selection.order_mask(subject.model, order, n_cut) for name, order in orders.items()
+    }
 
 
 # --- what the checkpoints say ---------------------------------------------------------------------
@@ -78,13 +252,6 @@ def _bleu(raw: Arrays) -> Scored:
     return of_translations(packed, raw["reference_lengths"])
 
 
-def _loss(raw: Arrays) -> Scored:
-    """Nats a piece of the references, of the unmasked model first."""
-    uncut = raw["reference_loss_uncut"]
-    nats = np.concatenate([uncut[None], uncut + raw["reference_loss_change"]]) / MILLINAT
-    return of_losses(nats, raw["reference_pieces"])
-
-
 def _verse_importance(raw: Arrays) -> np.ndarray:
     """(verses, layers of all kinds, heads)."""
     return np.concatenate([raw[f"each {kind}"] for kind in KINDS], axis=1).astype(float)
@@ -93,7 +260,9 @@ def _verse_importance(raw: Arrays) -> np.ndarray:
 def _checkpoint(raw: Arrays, at: int, statistics: Statistics) -> Record:
     along, bleu = len(raw["shares"]), _bleu(raw).drawn(statistics)
     kept = bleu.map(lambda bleu: stats.kept_above_chance(bleu, bleu[..., :1], nothing=0.0))
-    loss = _loss(raw).drawn(statistics)
+    uncut = raw["reference_loss_uncut"]
+    nats = np.concatenate([uncut[None], uncut + raw["reference_loss_change"]]) / MILLINAT
+    loss = of_losses(nats, raw["reference_pieces"]).drawn(statistics)
     added = loss.map(lambda loss: loss - loss[..., :1])
     record: Record = {
         "updates": int(raw["updates"]),
@@ -112,7 +281,11 @@ def _checkpoint(raw: Arrays, at: int, statistics: Statistics) -> Record:
                 mean = numbers.map(lambda numbers, rows=rows: numbers[..., rows].mean(-1))
                 record |= {name: mean.value, f"{name}_interval": mean.interval}
     each = _verse_importance(raw)
-    for name, statistic in (("gini", _gini), ("gini_within", gini_within)):
+
+    def over_all(scores: np.ndarray) -> np.ndarray:
+        return stats.gini(scores.reshape(*scores.shape[:-2], -1))
+
+    for name, statistic in (("gini", over_all), ("gini_within", gini_within)):
         unevenness = Scored(
             each.reshape(len(each), -1),
             lambda sums, of=statistic: of(sums.reshape(*sums.shape[:-1], *each.shape[1:])),
@@ -150,11 +323,6 @@ def _compared(raw: Arrays, at: int) -> dict[str, list[int]]:
         order: [first + i for i, name in enumerate(names) if name == order]
         for order in ("unnormalised", "random")
     }
-
-
-def _gini(scores: np.ndarray) -> np.ndarray:
-    """Over all heads: (..., layers of all kinds, heads) to (...)."""
-    return stats.gini(scores.reshape(*scores.shape[:-2], -1))
 
 
 def gini_within(scores: np.ndarray) -> np.ndarray:
@@ -283,7 +451,7 @@ def along_training(context: Context, part: str) -> Measured:
     points = chosen(points_of(context, seed, wanted.within), wanted)
 
     def at(point: Point) -> setups.TranslationSubject:
-        return setups.TranslationSubject.of(profile, task, seed, **point.kept)
+        return context.subject(seed, **point.kept)
 
     # not side by side: each has a model of its own, and this process would hold all of them
     per_point = in_turn(

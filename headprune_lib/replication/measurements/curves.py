@@ -1,149 +1,61 @@
-"""Pruning curves: what texts contribute to a score at each step of an order, and what that says.
+"""Heads removed together in one order or another (section 4.2, appendix B: Figures 3 and 6).
 
-Every curve has the axes (run, step, text). A run is a training or a draw of an order, a step a share
-of the heads removed; the first step is the whole model's.
+And heads of one kind of attention alone (section 5: Figure 4). Every curve has the axes (run, step,
+text). A run is a training or a draw of an order, a step a share of the heads removed; the first step
+is the whole model's.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from headprune_lib.replication import stats
-from headprune_lib.replication.bounds import C8_UP_TO, TOLERANCES
-from headprune_lib.replication.measurements.records import (
-    Difference,
-    Resamples,
-    difference_record,
-    interval_record,
-    prunable_record,
+from headprune_lib.replication.bounds import C4_SHOWN, C4_UP_TO, C8_UP_TO, TOLERANCES
+from headprune_lib.replication.measurements.base import (
+    HALVES,
+    Constants,
+    Context,
+    Half,
+    Own,
+    measurement,
 )
-from headprune_lib.replication.metrics import MILLINAT, SCORES, Score, corpus_bleu, unpack
-from headprune_lib.replication.order_names import IMPORTANCE, parse_part
-from headprune_lib.replication.store import Arrays, Outcomes
-from headprune_lib.replication.store.verses import BESIDE
-
-# --- scores of texts ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A number or an array of them, (...), and the same on resampled texts, (resamples, ...)."""
-
-    value: Any
-    drawn: np.ndarray
-
-    def __sub__(self, other: Drawn) -> Drawn:
-        """Paired: both are on the same resamples."""
-        return Drawn(self.value - other.value, self.drawn - other.drawn)
-
-    def map(self, statistic: Callable[..., np.ndarray], *others: Drawn) -> Drawn:
-        """What a statistic makes of the numbers, and of those of others on the same resamples."""
-        return Drawn(
-            statistic(self.value, *(other.value for other in others)),
-            statistic(self.drawn, *(other.drawn for other in others)),
-        )
-
-    @property
-    def interval(self) -> np.ndarray:
-        """The 95% interval: low and high along the last axis."""
-        return interval_record(self.drawn).T
-
-    @property
-    def difference(self) -> Difference:
-        """Of a difference, as a result holds it."""
-        return difference_record(self.value, self.drawn)
-
-
-@dataclass(frozen=True)
-class Scored:
-    """What each text contributes to the sums that a score is made from, under each mask.
-
-    Attributes:
-        counts: (..., texts, k).
-        of: ``(..., k) -> (...)``, the score of summed counts.
-        chance: the score that needs no model.
-    """
-
-    counts: np.ndarray
-    of: Callable[[np.ndarray], np.ndarray]
-    chance: float = 0.0
-
-    @property
-    def scores(self) -> np.ndarray:
-        """On all texts, (...)."""
-        return self.of(self.counts.sum(-2))
-
-    def drawn(self, draws: Resamples) -> Drawn:
-        """On resampled texts, the same for all masks."""
-        *masks, texts, k = self.counts.shape
-        flat = self.counts.reshape(-1, texts, k)
-        resampled = stats.bootstrap_scores(self.of, flat, draws.resamples, draws.seed)
-        return Drawn(self.scores, resampled.reshape(-1, *masks))
-
-
-def score_of(raw: Arrays) -> Score:
-    """The score that a part of the encoder half was measured in."""
-    return SCORES[str(raw.get("metric", "accuracy"))]
-
-
-def of_answers(correct: np.ndarray, raw: Arrays) -> Scored:
-    """Right or wrong answers (..., texts); ``raw`` holds the ``labels`` and names the metric."""
-    score, labels = score_of(raw), raw["labels"]
-    return Scored(score.counts(correct, labels), score.of, score.chance(labels))
-
-
-def of_translations(packed: np.ndarray, reference_lengths: np.ndarray) -> Scored:
-    """BLEU of packed counts (..., texts, 5)."""
-    return Scored(unpack(packed, reference_lengths), corpus_bleu)
-
-
-def of_losses(nats: np.ndarray, tokens: np.ndarray | int = 1) -> Scored:
-    """Loss a token from sums over texts (..., texts), or a text where there is 1 token a text."""
-    sums = np.stack([nats, np.broadcast_to(tokens, nats.shape)], -1).astype(float)
-    return Scored(sums, lambda sums: sums[..., 0] / sums[..., 1])
-
-
-def scored(raw: Arrays, way: str = "") -> Scored:
-    """The outcomes of a part along its order: (runs, steps, texts, k), the whole model's first.
-
-    Args:
-        way: what begins the names of counts where BLEU was taken in another way beside.
-    """
-    if "correct" in raw:
-        return of_answers(raw["correct"], raw)
-    what = "loss" if "tokens" in raw else f"{way}counts"
-    whole, change = raw[f"{what}_uncut"], raw[f"{what}_change"]
-    cuts = whole + change.astype(whole.dtype)
-    if what == "loss" or cuts.ndim == 3:  # run after run, without the whole model
-        cuts = cuts.reshape(len(raw["names"]), -1, *whole.shape)
-        first = np.broadcast_to(whole, (len(cuts), 1, *whole.shape))
-        cuts = np.concatenate([first, cuts], axis=1)
-    if what == "loss":
-        return of_losses(cuts / MILLINAT, raw["tokens"])
-    return of_translations(cuts, raw[f"{way}reference_lengths"])
-
-
-def joined(parts: Sequence[Scored]) -> Scored:
-    """The runs of several parts, one after the other."""
-    return dataclasses.replace(parts[0], counts=np.concatenate([part.counts for part in parts]))
-
-
-def mean_curves(curves: Mapping[str, Scored], draws: Resamples) -> dict[str, Drawn]:
-    """The mean over runs, (steps,), also on resampled texts and runs, paired between curves."""
-    # one kind's heads or another's: the trainings are the same
-    together = {name: IMPORTANCE for name in curves if name.endswith(f" {IMPORTANCE}")}
-    sums = {name: curve.counts for name, curve in curves.items()}
-    of = next(iter(curves.values())).of
-    if of is SCORES["accuracy"].of:  # a plain mean; as a ratio the sixth digit would change
-        sums, of = {name: counts[..., 0] for name, counts in sums.items()}, None
-    drawn = stats.bootstrap_curves(sums, draws.resamples, draws.seed, of, together)
-    return {name: Drawn(curve.scores.mean(0), drawn[name]) for name, curve in curves.items()}
-
+from headprune_lib.replication.measurements.estimates import (
+    Difference,
+    Drawn,
+    Resamples,
+    Scored,
+    joined,
+    mean_curves,
+    prunable_record,
+    scored,
+)
+from headprune_lib.replication.measurements.orders import (
+    ENCODER,
+    EVERY,
+    FEW,
+    ONE_BY_ONE,
+    along,
+    n_random,
+    orders_of,
+    own_of_order,
+    training_sweep,
+)
+from headprune_lib.replication.measurements.single_heads import one_head
+from headprune_lib.replication.order_names import (
+    IMPORTANCE,
+    RANDOM,
+    PartName,
+    further_training,
+    parse_part,
+)
+from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.store import Arrays, Measured, Outcomes, prefixed
+from headprune_lib.replication.store.heads import BESIDE, KINDS
 
 # --- the curves of a result -----------------------------------------------------------------------
 
@@ -288,3 +200,199 @@ def _of_encoder(raws: list[Arrays], n_runs: int) -> dict[str, Any]:
 
     columns = {"names": [str(run) for run in runs("names")], "log_loss": runs("log_loss").mean(0)}
     return columns | ({"accuracy": runs("correct").mean((0, 2))} if "metric" in raws[0] else {})
+
+
+# --- heads of all kinds ---------------------------------------------------------------------------
+
+
+def _measure_translator(
+    context: Context, part: str, named: PartName, headline: bool = False
+) -> Measured:
+    """On the first test verses, or on those of the ``headline``."""
+    main = context.subject(named.training)
+    runs = orders_of(context, named.order, main, named.kind)
+    measured = along(context, runs, part, main.headline if headline else main.tested())
+    if named.order == IMPORTANCE:
+        plain = main.importance(context.journal, normalize=None)
+        kinds = plain if named.kind is None else [named.kind]
+        measured.raw.update({f"scores {kind}": plain[kind].numpy() for kind in kinds})
+    return measured
+
+
+def _is_main(profile: Profile, task: str) -> bool:
+    """The paper shows all orders, on all test text, for one of its two language pairs."""
+    return task == profile.translation_task
+
+
+def _parts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
+    if half == "encoder":
+        return ENCODER[profile.orders]
+    return (*(EVERY[half] if _is_main(profile, task) else FEW), *_of_further(profile, task))
+
+
+def _of_further(profile: Profile, task: str) -> tuple[str, ...]:
+    return tuple(further_training(seed) for seed in profile.trainings(task)[1:])
+
+
+def _own(profile: Profile, half: Half, part: str) -> Own:
+    """What an order depends on; of the encoder half, importance is measured after every training."""
+    named = parse_part(part)
+    order, training = named.order, named.training
+    values: dict[str, Any] = {"order": part, **own_of_order(half, order)}
+    needs = (one_head,) if order == "oracle" else ()
+    if order == RANDOM:
+        values["draws"] = n_random(half, profile)
+    if half == "translation":
+        return Own(values, None if training is None else (training,), needs)
+    if order == ONE_BY_ONE:
+        values["n_selection"] = profile.n_selection
+    elif order != "oracle":
+        values["n_scoring"] = profile.n_scoring
+    if training is not None:
+        _check_further(profile, order, training)
+        return Own(values, (training,), needs)
+    return Own(values, tuple(profile.seeds) if order == IMPORTANCE else None, needs)
+
+
+def _check_further(profile: Profile, order: str, training: int) -> None:
+    """Raises ValueError where the order cannot be measured on a further training."""
+    if training not in profile.further_seeds:
+        raise ValueError(
+            f"training {training} is not one of the further ones of {profile.task} with "
+            f"{profile.model}, {profile.further_seeds or 'of which there are none'}; for a result "
+            f"of your own, give seed={training} (--seed {training}) in place of a part's name"
+        )
+    if len(profile.seeds) > 1:
+        raise ValueError(
+            f"fine-tunings {profile.seeds} are measured in one part here, where only importance "
+            f"has them all; training {training} can be one of its own beside a single other"
+        )
+    if order == "oracle":
+        raise ValueError(
+            "the one-by-one order of the test set is that of one_head, which is measured on the "
+            f"first training; on training {training}, ask for {ONE_BY_ONE!r}"
+        )
+
+
+# --- heads of one kind ----------------------------------------------------------------------------
+
+
+def _kind_parts(profile: Profile, task: str) -> tuple[str, ...]:
+    orders = (*FEW, *_of_further(profile, task))
+    return tuple(f"{kind} {order}" for kind in KINDS for order in orders)
+
+
+def _own_of_kind(profile: Profile, half: Half, part: str) -> Own:
+    named = parse_part(part, "kind")
+    if named.kind is None:
+        raise ValueError(f"{part!r} names no kind of attention; begin with {', '.join(KINDS)}")
+    draws = {"draws": n_random(half, profile)} if named.order == RANDOM else {}
+    values = {"order": part, **draws, **own_of_order(half, named.order)}
+    return Own(values, None if named.training is None else (named.training,))
+
+
+@measurement(
+    "pruning_curve",
+    version=3,
+    parameters={
+        "encoder": ["n_examples", "steps"],
+        "translation": ["n_verses", "n_headline", "steps"],
+    },
+    statistics=Statistics(),
+    halves=HALVES,
+    parts=_parts,
+    own=_own,
+)
+def pruning_curve(context: Context, part: str) -> Measured:
+    """Outcomes along every run of an order, and the scores that it follows."""
+    named = parse_part(part)
+    if context.half == "translation":
+        return _measure_translator(context, part, named, _is_main(context.profile, context.task))
+    if named.training is not None:
+        alone = dataclasses.replace(context.profile, seeds=[named.training])
+        context = dataclasses.replace(context, profile=alone)
+    main = context.subject()
+    if ONE_BY_ONE in (named.order, *ENCODER[context.profile.orders]):
+        main.check_apart()  # before hours are spent on the other orders
+    measured = along(context, orders_of(context, named.order, main), part)
+    if named.order == IMPORTANCE:
+        measured.raw["scores"] = main.importance(context.journal, normalize=None)["self"].numpy()
+    if named.order == ONE_BY_ONE:  # what it was chosen by
+        measured.raw.update(prefixed("train_", training_sweep(context, main)))
+    return measured
+
+
+@pruning_curve.summary
+def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
+    """What :func:`curve_values` says, and areas of importance minus each other order's.
+
+    On the trainings that the other order has: all (``joined``), or the first alone.
+    """
+    joined = {order for order, parts in parts_of_orders(outcomes).items() if len(parts) > 1}
+    curves = read_curves(outcomes, statistics)
+    values = curve_values(outcomes, curves, statistics)
+    main = MAIN if MAIN in curves.runs else IMPORTANCE
+    if IMPORTANCE not in curves.runs:  # another order was asked for by itself
+        return values
+    for name, up_to in (("area_differences", 1.0), ("early_area_differences", statistics.early)):
+        values[name] = {
+            other: curves.difference(
+                IMPORTANCE if other in joined else main,
+                other,
+                lambda scores, end=up_to: curves.area(scores, end),
+            )
+            for other in curves.runs
+            if other not in (IMPORTANCE, MAIN)
+        }
+    if half == "translation" and IMPORTANCE in outcomes:
+        values["scores"] = {kind: outcomes[IMPORTANCE][f"scores {kind}"] for kind in KINDS}
+    return values
+
+
+@measurement(
+    "pruning_by_kind",
+    version=3,
+    parameters=["n_verses", "steps"],
+    # compared by the area up to a share of a kind's heads, and shown at some of them
+    statistics=Constants(**vars(Statistics()), up_to=C4_UP_TO, shown=C4_SHOWN),
+    halves=("translation",),
+    parts=_kind_parts,
+    own=_own_of_kind,
+)
+def pruning_by_kind(context: Context, part: str) -> Measured:
+    """Outcomes along every run of an order of the heads of one kind."""
+    return _measure_translator(context, part, parse_part(part, "kind"))
+
+
+@pruning_by_kind.summary
+def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
+    """What :func:`curve_values` says, and enc-dec minus each other kind by importance.
+
+    ``areas`` are of the share of BLEU kept, ``differences_along`` of BLEU at every step;
+    ``shown`` are the shares removed that a page shows.
+    """
+    curves = read_curves(outcomes, statistics)
+    values = curve_values(outcomes, curves, statistics)
+    if not all(f"{kind} {IMPORTANCE}" in outcomes for kind in KINDS):
+        return values  # one was asked for by itself
+
+    def minus(other: str, statistic: Callable[[np.ndarray], np.ndarray]) -> Difference:
+        return curves.difference(f"enc-dec {IMPORTANCE}", f"{other} {IMPORTANCE}", statistic)
+
+    others = ("enc-enc", "dec-dec")
+    return {
+        **values,
+        "scores": {kind: outcomes[f"{kind} {IMPORTANCE}"][f"scores {kind}"] for kind in KINDS},
+        "areas": {
+            other: minus(other, lambda bleu: curves.area(curves.kept(bleu), statistics.up_to))
+            for other in others
+        },
+        "shown": list(statistics.shown),
+        "differences_along": {
+            f"enc-dec minus {other}": [
+                minus(other, lambda curve, step=step: curve[..., step])
+                for step in range(len(curves.shares))
+            ]
+            for other in others
+        },
+    }

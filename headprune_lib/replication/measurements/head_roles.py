@@ -4,43 +4,36 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from headprune_lib.replication.lazy import attention, criteria, scoring, selection, setups, torch
-from headprune_lib.replication.measurements.measurement import Context, measurement
-from headprune_lib.replication.measurements.records import (
-    Resamples,
-    correlation_record,
-    interval_record,
-)
+from headprune_lib.replication.lazy import attention, criteria, scoring, selection, torch
+from headprune_lib.replication.measurements.base import Constants, Context, measurement
+from headprune_lib.replication.measurements.estimates import correlation_record, interval_record
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.stats import bootstrap_indices
-from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
+from headprune_lib.replication.store import Arrays, Measured
 
 OFFSETS = {"previous": -1, "same": 0, "next": 1}
 """Places beside a query."""
 
 
-@dataclass(frozen=True)
-class Statistics(Resamples):
-    """Steps in which heads are removed, and resamples over heads."""
-
-    resamples: int = 10_000
-    steps: int = 10
-
-
-@measurement("head_roles", version=1, parameters=["n_scoring"], statistics=Statistics())
+# resamples are over heads; heads are removed in so many steps
+@measurement(
+    "head_roles",
+    version=1,
+    parameters=["n_scoring"],
+    statistics=Constants(resamples=10_000, seed=0, steps=10),
+)
 def head_roles(context: Context) -> Measured:
     """(layer, head) means over queries of what :func:`statistics_of` names, and I_h as it is."""
-    subject = setups.EncoderSubject.of(context.profile)
+    subject = context.subject()
     wanted = statistics_of(load_tokenizer(context.profile.model).all_special_ids)
 
     def measure() -> Arrays:
-        eager = setups.EncoderSubject.of(context.profile, subject.seed, "eager")
+        eager = context.subject(subject.seed, kernel="eager")
         batches = eager.batches(eager.scoring).batches
         means = criteria.attention.means_over_queries(eager.model, batches, [*wanted.values()])
         return {name: mean["self"].numpy() for name, mean in zip(wanted, means, strict=True)}
@@ -69,9 +62,8 @@ def statistics_of(
 
 
 @head_roles.summary
-def _(outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
+def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """``heads``: a record a head; ``means`` of all heads by role; by order of removal."""
-    raw = outcomes[OUTCOMES]
     layers = np.arange(1.0, 1 + len(raw["importance"]))[:, None]
     # role -> (layer, head): entropy of a head's attention; the largest of its mean weights on the
     # previous, the same and the next token; the weight on special tokens; its layer, from 1
@@ -101,29 +93,29 @@ def _(outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
 
 
 def _along(
-    heads: list[tuple[int, int]], roles: Mapping[str, np.ndarray], statistics: Statistics
+    heads: list[tuple[int, int]], roles: Mapping[str, np.ndarray], statistics: Constants
 ) -> dict[str, Any]:
     """By role: its mean in each step of an order, and its rank correlation with the place there."""
     ends = selection.prune_schedule(len(heads), statistics.steps)
     steps = [(start, end) for start, end in itertools.pairwise(ends) if end > start]
     places = tuple(np.array(heads).T)
     ordered = {name: values[places] for name, values in roles.items()}
-    resampled = statistics.resamples, statistics.seed
     return {
         "steps": {
-            name: [_step(values[start:end], *resampled) for start, end in steps]
+            name: [_step(values[start:end], statistics) for start, end in steps]
             for name, values in ordered.items()
         },
         "ranks": {
             name: correlation_record(
-                np.arange(len(values), dtype=float), values, "spearman", *resampled
+                np.arange(len(values), dtype=float), values, "spearman", statistics
             )
             for name, values in ordered.items()
         },
     }
 
 
-def _step(values: np.ndarray, resamples: int, seed: int) -> dict[str, Any]:
+def _step(values: np.ndarray, statistics: Constants) -> dict[str, Any]:
     """How many heads a step removes, and the mean of a role with its interval."""
-    interval = interval_record(values[bootstrap_indices(len(values), resamples, seed)].mean(1))
+    drawn = values[bootstrap_indices(len(values), statistics.resamples, statistics.seed)]
+    interval = interval_record(drawn.mean(1))
     return {"n": len(values), "mean": float(values.mean()), "interval": interval}

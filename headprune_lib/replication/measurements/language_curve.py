@@ -16,10 +16,15 @@ import numpy as np
 from headprune_lib.replication.bounds import C8_UP_TO
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.lazy import language, masking, selection, setups, training, utils
-from headprune_lib.replication.measurements.curves import Curves, mean_curves, of_losses, scored
-from headprune_lib.replication.measurements.measurement import Context, Own, measurement
+from headprune_lib.replication.measurements.base import Context, Own, measurement
+from headprune_lib.replication.measurements.curves import Curves
+from headprune_lib.replication.measurements.estimates import (
+    Resamples,
+    mean_curves,
+    of_losses,
+    scored,
+)
 from headprune_lib.replication.measurements.orders import random_order
-from headprune_lib.replication.measurements.records import Resamples
 from headprune_lib.replication.measurements.scores import scored_once
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.order_names import (
@@ -30,7 +35,7 @@ from headprune_lib.replication.order_names import (
     read_name,
 )
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
+from headprune_lib.replication.store import Arrays, Journal, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
 
 PLAIN = "importance unnormalised"
@@ -129,7 +134,7 @@ def _own_of_recovery(profile: Profile, part: str) -> Own:
 )
 def language_heads(context: Context) -> Measured:
     """Losses of passages with each head cut in turn."""
-    subject = setups.LanguageSubject.of(context.profile, context.task)
+    subject = context.subject()
     swept = subject.without_each(context.journal)
     return subject.measured(
         {
@@ -142,9 +147,8 @@ def language_heads(context: Context) -> Measured:
 
 
 @language_heads.summary
-def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
+def _(raw: Arrays, statistics: Resamples) -> dict[str, Any]:
     """The loss a token that each head's absence adds, in nats, and the ``loss`` of the uncut model."""
-    raw = outcomes[OUTCOMES]
     tokens = int(raw["tokens"].sum())
     change = of_losses(raw["loss_change"][None] / MILLINAT, raw["tokens"])
     added = mean_curves({"": change}, statistics)[""]
@@ -172,7 +176,7 @@ def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
 def language_curve(context: Context, part: str) -> Measured:
     """Losses of passages along every run of an order."""
     settings = context.profile.language
-    subject = setups.LanguageSubject.of(context.profile, context.task)
+    subject = context.subject()
     if part == RANDOM:
         heads = [head for (head,) in steps_of(subject, context.journal, IMPORTANCE)]
         runs = {
@@ -261,12 +265,12 @@ def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
 )
 def language_recovery(context: Context, part: str) -> Measured:
     """Losses of passages without some heads, before and after training again."""
-    subject = setups.LanguageSubject.of(context.profile, context.task)
+    subject = context.subject()
     cut = first_heads(steps_of(subject, context.journal, PER_GROUP), share_in(part))
     mask, gone = masking.head_mask(subject.model, cut), len(cut)
 
     def before() -> Arrays:
-        model = language.pruned(subject, mask)
+        model = subject.pruned(mask)
         sizes = [utils.n_parameters(sized) for sized in (subject.model, model)]
         loss = setups.whole_thousandths(subject.losses(model))
         return {"loss_pruned": loss, "parameters": np.array(sizes)}
@@ -274,7 +278,7 @@ def language_recovery(context: Context, part: str) -> Measured:
     def after() -> Arrays:
         name = f"{context.profile.language_model}-{context.task}-{gone}-gone"
         folder = training.checkpoint_folder(name, [_tuning(context.profile), mask_key(mask)])
-        losses = subject.losses(language.tuned(subject, language.pruned(subject, mask), folder))
+        losses = subject.losses(language.tuned(subject, subject.pruned(mask), folder))
         return {"loss_tuned": setups.whole_thousandths(losses)}
 
     def unit(name: str, measure: Callable[[], Arrays]) -> Arrays:

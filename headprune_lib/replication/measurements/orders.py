@@ -3,25 +3,40 @@
 Orders are scored once and heads are removed cumulatively, as in the paper; ``importance rescored``
 measures I_h again after each step. Every criterion of the library is an order as well, under its
 own name, with the words of :data:`headprune_lib.replication.order_names.WAYS`.
+
+And masks, or gates, along them, and what becomes of every text under these.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
+from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.engine import side_by_side
-from headprune_lib.replication.lazy import ablation, masking, scoring, selection, setups
-from headprune_lib.replication.measurements.effects import one_by_one_scores
-from headprune_lib.replication.measurements.measurement import Context, Half
-from headprune_lib.replication.measurements.removal import Run, Subject
-from headprune_lib.replication.order_names import IMPORTANCE, RANDOM, NamedOrder, read_name
+from headprune_lib.replication.lazy import mask_tuning, masking, scoring, selection, setups, torch
+from headprune_lib.replication.measurements.base import Context, Half
+from headprune_lib.replication.measurements.single_heads import one_by_one_scores
+from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
+from headprune_lib.replication.order_names import (
+    IMPORTANCE,
+    RANDOM,
+    NamedOrder,
+    mask_key,
+    read_name,
+)
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.store import Arrays
-from headprune_lib.replication.store.heads import heads_array, heads_in
-from headprune_lib.replication.store.verses import first_verses
+from headprune_lib.replication.store import Arrays, Journal, Measured
+from headprune_lib.replication.store.heads import coarse_losses, first_verses, heads_array, heads_in
 
+Subject: TypeAlias = "setups.EncoderSubject | setups.TranslationSubject"
+Run: TypeAlias = "tuple[str, Subject, list[selection.Head]]"
+"""Its name (a seed, or the number of a draw), the model, and the heads in order."""
 ONE_BY_ONE = "oracle leak-free"
 """The one-by-one order that is chosen on other data than it is measured on."""
 # Those that a profile measures without being asked for more ...
@@ -105,7 +120,7 @@ def orders_of(context: Context, name: str, main: Subject, kind: str | None = Non
     if name == RANDOM:
         runs = [(str(draw), main) for draw in range(n_random(context.half, profile))]
     elif name == IMPORTANCE and context.half == "encoder":
-        runs += [(str(seed), setups.EncoderSubject.of(profile, seed)) for seed in profile.seeds[1:]]
+        runs += [(str(seed), context.subject(seed)) for seed in profile.seeds[1:]]
     # the translators' choice on other text is not stored
     costly = name == ONE_BY_ONE and context.half == "translation"
     costly |= name == "importance rescored" or (read is not None and is_costly(read))
@@ -138,22 +153,20 @@ def by_criterion(context: Context, order: NamedOrder, main: Subject) -> list[sel
 
 def _one_by_one(context: Context, main: Subject, leak_free: bool) -> masking.HeadTensors:
     """What each head's absence costs, on the test set (the paper's way) or on other data."""
-    profile, journal = context.profile, context.journal
     if context.half == "encoder":
         if not leak_free:
             return one_by_one_scores(context.get("one_head").raw)
         return one_by_one_scores(training_sweep(context, main))
     if not leak_free:
-        return one_by_one_scores(first_verses(context.get("one_head").raw, profile.n_verses))
-    masks = ablation.one_head_masks(main.model)
-    return one_by_one_scores(
-        main.sweep_heads(main.pairs("valid"), masks, journal, "one head cut (valid)")
-    )
+        verses = context.profile.n_verses
+        return one_by_one_scores(first_verses(context.get("one_head").raw, verses))
+    name = f"{context.task} (valid)"
+    return one_by_one_scores(main.sweep("one head", main.pairs("valid"), context.journal, name))
 
 
 def training_sweep(context: Context, main: setups.EncoderSubject) -> Arrays:
     """Each head cut in turn, on the training sentences of choices that must not see the test set."""
-    texts, name = setups.measured_on(main.selection), f"{context.profile.task} (train)"
+    texts, name = setups.measured_on(main.selection), f"{context.task} (train)"
     return context.settled_under(
         "train_", lambda: main.sweep("one head", texts, context.journal, name)
     )
@@ -177,3 +190,202 @@ def _rescored(context: Context, main: Subject, rescored: NamedOrder) -> list[sel
         for kind, layer, head in order:
             mask[kind][layer, head] = 0
     return order
+
+
+# --- masks along an order -------------------------------------------------------------------------
+
+
+def n_cut(n_heads: int, share: float) -> int:
+    """How many heads are removed at a share: rounded up, as in the paper's schedule.
+
+    >>> n_cut(72, 0.05), n_cut(72, 0.5), n_cut(72, 1.0)
+    (4, 36, 72)
+    """
+    return int(np.ceil(n_heads * share - 1e-9))
+
+
+def masks_along(
+    subject: Subject, order: list[selection.Head], shares: tuple[float, ...]
+) -> list[masking.HeadTensors]:
+    """The mask at each share removed."""
+    return selection.order_masks(
+        subject.model, order, [n_cut(len(order), share) for share in shares]
+    )
+
+
+def along(
+    context: Context, runs: Sequence[Run], title: str, pairs: Texts | None = None
+) -> Measured:
+    """Every run of an order: which heads it removes, and what becomes of the score.
+
+    Args:
+        pairs: of the translation half, the verses to translate: by the unmasked model once, then
+            after each step of each run.
+    """
+    profile, journal = context.profile, context.journal
+    main, steps = runs[0][1], profile.steps
+    masks = [
+        selection.order_masks(subject.model, order, selection.prune_schedule(len(order), steps))
+        for _, subject, order in runs
+    ]
+    raw = {
+        "names": np.array([name for name, *_ in runs]),
+        "order": np.stack([heads_array(order) for *_, order in runs]),
+        "shares": np.arange(steps + 1) / steps,
+    }
+    if pairs is not None:
+        cut = dict(enumerate(mask for of_run in masks for mask in of_run[1:]))
+        swept = main.outcomes(cut, pairs, journal, f"pruning curve, {title}")
+        return main.measured({**coarse_losses(swept), **raw}, len(pairs))
+    curves = side_by_side(
+        [
+            partial(subject.curve, of_run, subject.test, journal, f"{title}/{name}")
+            for (name, subject, _), of_run in zip(runs, masks, strict=True)
+        ]
+    )
+    loss = np.stack([millinats(curve["loss"]) for curve in curves])
+    raw |= {
+        "correct": np.stack([curve["correct"] for curve in curves]),
+        "loss": loss,
+        "log_loss": loss.mean(-1) / MILLINAT,
+    }
+    subjects = {subject.seed: subject for _, subject, _ in runs}
+    measured = measured_answers(main, raw, main.test)
+    if measured.metric == "accuracy":  # the usual, which these results do not name
+        del measured.raw["metric"]
+    return dataclasses.replace(measured, runs=[subject.run for subject in subjects.values()])
+
+
+def measured_answers(subject: Subject, raw: Arrays, texts: Texts) -> Measured:
+    """Outcomes as the store takes them, of a classifier with what its score asks for besides."""
+    if isinstance(subject, setups.TranslationSubject):
+        return subject.measured(raw, len(texts))
+    metric = TASKS[subject.profile.task].metric
+    labels = np.array(texts.labels, np.int8)
+    return subject.measured(
+        raw | {"labels": labels, "metric": np.array(metric)},
+        n_examples=len(texts),
+        metric=metric,
+        unit=SCORES[metric].unit,
+    )
+
+
+# --- masks that several orders share --------------------------------------------------------------
+
+
+def losses_under(
+    subject: Subject, masks: Sequence[masking.HeadTensors], texts: Texts, journal: Journal
+) -> np.ndarray:
+    """(M, n) in nats: of the right answer, or of the reference, in the mean over its pieces."""
+    named, rows = _distinct(masks, texts)
+    if isinstance(subject, setups.EncoderSubject):
+        return subject.outcomes(named, texts, journal, f"masks, seed {subject.seed}")["loss"][rows]
+    references = subject.reference_losses(texts, named, journal)
+    return (references["loss"] / references["pieces"])[rows]
+
+
+def outcomes_under(
+    subject: Subject, masks: Sequence[masking.HeadTensors], texts: Texts, journal: Journal
+) -> Arrays:
+    """The loss as in :func:`losses_under`, and what the score is made of.
+
+    A mask is evaluated once, whichever order of removal cut its heads.
+
+    Returns:
+        ``loss`` (M, n), and ``correct`` (M, n) of an encoder, or of a translator ``counts``
+        (M, n, 5), packed, with ``reference_lengths`` (n,).
+    """
+    named, rows = _distinct(masks, texts)
+    if isinstance(subject, setups.EncoderSubject):
+        outcomes = subject.outcomes(named, texts, journal, f"masks, seed {subject.seed}")
+        return {name: values[rows] for name, values in outcomes.items()}
+    loss = losses_under(subject, masks, texts, journal)
+    outcomes = _translations(subject, named, texts, journal)
+    return {**outcomes, "loss": loss, "counts": outcomes["counts"][rows]}
+
+
+def _distinct(
+    masks: Sequence[masking.HeadTensors], texts: Texts
+) -> tuple[dict[str, masking.HeadTensors], list[int]]:
+    """The masks that differ, by what the journal knows them and the texts by, and each one's place."""
+    names = [f"{texts.sha256[:8]} {mask_key(mask)}" for mask in masks]
+    named = dict(zip(names, masks, strict=True))
+    return named, [list(named).index(name) for name in names]
+
+
+def _translations(
+    subject: setups.TranslationSubject,
+    named: Mapping[str, masking.HeadTensors],
+    pairs: Texts,
+    journal: Journal,
+) -> Arrays:
+    """A mask is a unit; those that are missing share the passes of one sweep."""
+    keys = {name: f"{subject.key} translated {name}" for name in named}
+    missing = {name: mask for name, mask in named.items() if not journal.done(keys[name])}
+    new: dict[str, Arrays] = {}
+    if missing:
+        digest = hashlib.sha256(" ".join(missing).encode()).hexdigest()[:8]
+        raw = subject.outcomes(missing, pairs, journal, f"masks {digest}")
+        for name, change in zip(missing, raw["counts_change"], strict=True):
+            new[name] = {
+                "counts": raw["counts_uncut"] + change,
+                "reference_lengths": raw["reference_lengths"],
+            }
+    units = [journal.unit(keys[name], lambda name=name: new[name]) for name in named]
+    return {
+        "counts": np.stack([unit["counts"] for unit in units]),
+        "reference_lengths": units[0]["reference_lengths"],
+    }
+
+
+# --- gates in place of masks: remaining heads compensate for removed ones --------------------------------
+
+TUNING = 1
+"""Bumped by hand when what gates are fitted to changes; tuned orders are then measured anew."""
+
+
+def tuned(
+    subject: Subject, masks: Sequence[masking.HeadTensors], journal: Journal
+) -> list[masking.HeadTensors]:
+    """Gates for each mask, fitted on the text that heads are scored on; float32, as masks act.
+
+    A mask that occurs twice is fitted once.
+    """
+    named = {f"gates {TUNING} {mask_key(mask)}": mask for mask in masks}
+
+    def measure(mask: masking.HeadTensors) -> Arrays:
+        if isinstance(subject, setups.TranslationSubject):
+            batches = subject.forced(subject.split("score")).batches
+        else:
+            batches = subject.batches(subject.scoring).batches
+        gates = mask_tuning.tune_mask(subject.model, mask, batches)
+        return {kind: values.float().numpy() for kind, values in gates.items()}
+
+    units = {name: partial(measure, mask) for name, mask in named.items()}
+    done = subject.compute(units, journal, f"gates, seed {subject.seed}")
+    fitted = dict(zip(named, done, strict=True))
+    gates = [fitted[f"gates {TUNING} {mask_key(mask)}"] for mask in masks]
+    return [{kind: torch.from_numpy(unit[kind]) for kind in unit} for unit in gates]
+
+
+def stored_gates(runs: Sequence[Sequence[masking.HeadTensors]]) -> Arrays:
+    """Gates of every step of every run, as a result holds them: (run, step, layer, head) a kind."""
+    return {
+        f"gates {kind}": np.stack(
+            [np.stack([gates[kind].numpy() for gates in run]) for run in runs]
+        )
+        for kind in runs[0][0]
+    }
+
+
+def factors_along(
+    subject: Subject, raw: Arrays, run: int, heads: list[selection.Head], shares: tuple[float, ...]
+) -> list[masking.HeadTensors]:
+    """What heads were multiplied by at the first shares of a run of a result: masks, or gates."""
+    masks = masks_along(subject, heads, shares)
+    if f"gates {next(iter(masks[0]))}" not in raw:
+        return masks
+    return [
+        {kind: torch.from_numpy(raw[f"gates {kind}"][run, step]) for kind in mask}
+        for step, mask in enumerate(masks)
+    ]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.replication.lazy import ablation, masking, scoring, selection, setups, torch
-from headprune_lib.replication.measurements.measurement import Context, measurement
-from headprune_lib.replication.measurements.records import Resamples, correlation_record
-from headprune_lib.replication.measurements.removal import masks_along
+from headprune_lib.replication.measurements.base import Context, measurement
+from headprune_lib.replication.measurements.estimates import Resamples, correlation_record
+from headprune_lib.replication.measurements.orders import masks_along
 from headprune_lib.replication.metrics import MILLINAT, millinats
 from headprune_lib.replication.models.encoders import Batches, answers
-from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
+from headprune_lib.replication.store import Arrays, Journal, Measured
 
 PRECISIONS = {"float32": False, "bfloat16": True}
 """Name -> whether products are taken in bfloat16 (torch's autocast; weights stay in float32)."""
@@ -40,7 +40,7 @@ SHARES = (0.0, 0.2, 0.5)
 )
 def precision(context: Context) -> Measured:
     """Scores, and answers and losses at each share masked, in each precision."""
-    subject = setups.EncoderSubject.of(context.profile, kernel="eager")
+    subject = context.subject(kernel="eager")
     scores = {name: importance(subject, context.journal, name) for name in PRECISIONS}
     order = selection.rank_heads(scoring.normalize_l2(scores["float32"]))
     names = [f"{share:.0%} masked" for share in SHARES]
@@ -101,14 +101,13 @@ def _autocast(subject: setups.EncoderSubject, *, enabled: bool) -> torch.autocas
 
 
 @precision.summary
-def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
+def _(raw: Arrays, statistics: Resamples) -> dict[str, Any]:
     """``rows`` are bfloat16 beside float32 at each share masked; ``first_half`` is the share of the
     heads that are in the first half of both orders.
 
     Of a row ``answers`` is the share of examples that both answer alike; ``loss_apart`` the mean of
     the absolute difference of an example's loss, in nats.
     """
-    raw = outcomes[OUTCOMES]
     losses = [raw[f"loss {precision}"] / MILLINAT for precision in PRECISIONS]
     apart = np.abs(losses[0] - losses[1])
     rows = [
@@ -126,7 +125,7 @@ def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
         for name in ("scores", "scores bfloat16")
     ]
     flat = [each["self"].numpy().ravel() for each in scores]
-    rank = correlation_record(*flat, "spearman", statistics.resamples, statistics.seed)
+    rank = correlation_record(*flat, "spearman", statistics)
     half = flat[0].size // 2
     first, other = ({*selection.rank_heads(each)[:half]} for each in scores)
     return {

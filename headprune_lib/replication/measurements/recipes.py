@@ -11,15 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.measurements.curves import score_of
-from headprune_lib.replication.measurements.measurement import Context, Own, measurement
-from headprune_lib.replication.measurements.records import (
-    Resamples,
-    difference_record,
-    interval_record,
-)
+from headprune_lib.replication.measurements.base import Context, Own, measurement
+from headprune_lib.replication.measurements.estimates import Resamples, Scored, of_answers
 from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
 from headprune_lib.replication.models import encoders as tuning
 from headprune_lib.replication.profiles import Candidate, Finetuning, Profile
@@ -94,27 +88,20 @@ def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
     """
     candidates = sorted(map(read_name, outcomes), key=dataclasses.astuple)
     raws = [outcomes[name_of(candidate)] for candidate in candidates]
-    score, labels = score_of(raws[0]), raws[0]["labels"]
-    counts = score.counts(np.stack([raw["correct"] for raw in raws]), labels)
+    n = len(raws[0]["labels"])
+    reached = of_answers(np.stack([raw["correct"] for raw in raws]), raws[0]).drawn(statistics)
     losses = np.stack([raw["loss"] for raw in raws]) / MILLINAT
-    reached = score.of(counts.sum(1))
-    drawn, drawn_losses = (
-        stats.bootstrap_scores(of, sums, statistics.resamples, statistics.seed)
-        for of, sums in (
-            (score.of, counts),
-            (lambda sums: sums[..., 0] / len(labels), losses[..., None]),
-        )
-    )
+    nats = Scored(losses[..., None], lambda sums: sums[..., 0] / n).drawn(statistics)
     return {
         "recipes": [
             {
                 **dataclasses.asdict(candidate),
-                "score": float(reached[i]),
-                "interval": interval_record(drawn[:, i]),
+                "score": float(reached.value[i]),
+                "interval": reached.interval[i],
                 "accuracy": float(raws[i]["correct"].mean()),
                 "log_loss": float(losses[i].mean()),
-                "log_loss_interval": interval_record(drawn_losses[:, i]),
-                "gain": difference_record(reached[i] - reached[0], drawn[:, i] - drawn[:, 0]),
+                "log_loss_interval": nats.interval[i],
+                "gain": reached.map(lambda scores, i=i: scores[..., i] - scores[..., 0]).difference,
             }
             for i, candidate in enumerate(candidates)
         ]

@@ -6,7 +6,6 @@ uncut model, order ``"uncut"``, is trained in the same ways: what it gains is no
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import time
 from collections.abc import Callable
@@ -21,29 +20,21 @@ from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.lazy import (
     generation,
     masking,
-    pruning,
     selection,
     setups,
     torch,
     utils,
 )
-from headprune_lib.replication.measurements.curves import (
+from headprune_lib.replication.measurements.base import HALVES, Context, Half, Own, measurement
+from headprune_lib.replication.measurements.estimates import (
     Drawn,
+    Resamples,
     Scored,
     of_answers,
     of_losses,
     of_translations,
 )
-from headprune_lib.replication.measurements.measurement import (
-    HALVES,
-    Context,
-    Half,
-    Own,
-    measurement,
-)
-from headprune_lib.replication.measurements.records import Resamples
-from headprune_lib.replication.measurements.references import piece_losses
-from headprune_lib.replication.measurements.removal import measured_answers, n_cut
+from headprune_lib.replication.measurements.orders import Subject, measured_answers, n_cut
 from headprune_lib.replication.measurements.which_first import which_first
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu, millinats, pack
 from headprune_lib.replication.models import encoders as of_encoders
@@ -94,23 +85,21 @@ def _orders(context: Context, order: str) -> list[list[selection.Head]]:
     return [heads_in(order) for order in followed[: context.profile.recovery.random_orders]]
 
 
-def _without(trained: _Encoder | _Translator, mask: masking.HeadTensors) -> Arrays:
+def _without(subject: Subject, mask: masking.HeadTensors) -> Arrays:
     """Answers without the heads that a mask cuts, before training again."""
-    whole = trained.subject.model
-    model = pruning.prune_heads(copy.deepcopy(whole), mask)
-    sizes = [utils.n_parameters(sized) for sized in (whole, model)]
-    return {**_stored("before", trained.answers(model)), "parameters": np.array(sizes)}
+    model = subject.pruned(mask)
+    sizes = [utils.n_parameters(sized) for sized in (subject.model, model)]
+    return {**_stored("before", _answers(subject, model)), "parameters": np.array(sizes)}
 
 
-def _trained_without(
-    trained: _Encoder | _Translator, mask: masking.HeadTensors, way: Way
-) -> Arrays:
+def _trained_without(subject: Subject, mask: masking.HeadTensors, way: Way) -> Arrays:
     """The same after training again."""
-    model = pruning.prune_heads(copy.deepcopy(trained.subject.model), mask)
+    model = subject.pruned(mask)
+    models = of_encoders if isinstance(subject, setups.EncoderSubject) else of_translators
     started = time.perf_counter()
-    model = trained.again(model, way, mask_key(mask))
+    model = models.retrained(subject, model, way, mask_key(mask))
     seconds = time.perf_counter() - started
-    return {**_stored("after", trained.answers(model)), "seconds": np.array(seconds)}
+    return {**_stored("after", _answers(subject, model)), "seconds": np.array(seconds)}
 
 
 def _stored(when: str, answers: Arrays) -> Arrays:
@@ -121,54 +110,21 @@ def _stored(when: str, answers: Arrays) -> Arrays:
     }
 
 
-class _Encoder:
-    """What is asked of a classifier whose heads are removed before it is trained again."""
+def _answers(subject: Subject, model: torch.nn.Module) -> Arrays:
+    """What a score is made of, an entry a test text, and the ``loss`` (n,) in nats.
 
-    def __init__(self, subject: setups.EncoderSubject) -> None:
-        self.subject, self.prepared = subject, subject.batches(subject.test)
+    Of a translator, greedy translations of all test verses and a reference's mean over its pieces.
 
-    def answers(self, model: torch.nn.Module) -> Arrays:
-        """What a score is made of, an entry a test example, and the ``loss`` (n,) in nats."""
-        return evaluate(model, self.prepared, None)
-
-    def again(self, model: torch.nn.Module, way: Way, heads: str) -> torch.nn.Module:
-        """A model without some heads, which ``heads`` tells apart, trained again in place."""
-        return of_encoders.retrained(self.subject, model, way, heads)
-
-    def measured(self, raw: Arrays) -> Measured:
-        """Outcomes as the store takes them, with what the score asks for besides."""
-        return measured_answers(self.subject, raw, self.subject.test)
-
-
-class _Translator:
-    """The same of a translator: greedy translations of all test verses.
-
-    The loss is a reference's mean over its pieces.
+    Args:
+        model: what was made of the subject's.
     """
-
-    def __init__(self, subject: setups.TranslationSubject) -> None:
-        self.subject, self.pairs = subject, subject.headline
-        self.sources = subject.translator.encode(self.pairs.sources)
-
-    def answers(self, model: torch.nn.Module) -> Arrays:
-        translator = dataclasses.replace(self.subject.translator, model=model)
-        loss = piece_losses(dataclasses.replace(self.subject, translator=translator), self.pairs)
-        return {
-            "counts": pack(self._counts(generation.generate(model, self.sources))),
-            "loss": loss,
-        }
-
-    def _counts(self, rows: list[list[int]]) -> np.ndarray:
-        return self.subject.translator.pieces.counts(rows, self.pairs.targets)[""]
-
-    def again(self, model: torch.nn.Module, way: Way, heads: str) -> torch.nn.Module:
-        if way != "all weights":
-            raise ValueError(f"translators are trained again by 'all weights' alone, not {way!r}")
-        return of_translators.retrained(self.subject, model, heads)
-
-    def measured(self, raw: Arrays) -> Measured:
-        raw["reference_lengths"] = self._counts([[] for _ in self.pairs.targets])[:, -1]
-        return self.subject.measured(raw, len(self.pairs))
+    if isinstance(subject, setups.EncoderSubject):
+        return evaluate(model, subject.batches(subject.test), None)
+    pairs, translator = subject.headline, dataclasses.replace(subject.translator, model=model)
+    rows = generation.generate(model, translator.encode(pairs.sources))
+    counts = translator.pieces.counts(rows, pairs.targets)[""]
+    loss = dataclasses.replace(subject, translator=translator).piece_losses(pairs)
+    return {"counts": pack(counts), "loss": loss}
 
 
 # --- what training again brings back --------------------------------------------------------------
@@ -277,14 +233,7 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
 def recovery(context: Context, part: str) -> Measured:
     """Answers without the heads of every run, before and after training again."""
     order, share, way = read_part(part)
-    # the kernel that is faster to train
-    if context.half == "translation":
-        trained = _Translator(
-            setups.TranslationSubject.of(context.profile, context.task, kernel="eager")
-        )
-    else:
-        trained = _Encoder(setups.EncoderSubject.of(context.profile, kernel="eager"))
-    subject = trained.subject
+    subject = context.subject(kernel="eager")  # which is faster to train
     cuts = [heads[: n_cut(len(heads), share)] for heads in _orders(context, order)]
     masks = [selection.order_mask(subject.model, cut, len(cut)) for cut in cuts]
 
@@ -295,16 +244,20 @@ def recovery(context: Context, part: str) -> Measured:
         done = run_units(units, context.journal, part, here=True)
         return {what: np.stack([done[key][what] for key in keys]) for what in done[keys[0]]}
 
-    raw = of_every_run("before", lambda mask: _without(trained, mask))
+    raw = of_every_run("before", lambda mask: _without(subject, mask))
     raw |= context.settled(
         ["*_after", "seconds"],
-        lambda: of_every_run(way, lambda mask: _trained_without(trained, mask, way)),
+        lambda: of_every_run(way, lambda mask: _trained_without(subject, mask, way)),
         costly=True,
     )
-    raw |= _stored("uncut", trained.answers(subject.model))
+    raw |= _stored("uncut", _answers(subject, subject.model))
     columns = heads_array([(kind, 0, 0) for kind in masking.ones_mask(subject.model)]).shape[1]
     raw["heads"] = np.stack([heads_array(cut).reshape(len(cut), columns) for cut in cuts])
-    return trained.measured(raw)
+    if context.half == "translation":
+        empty = [[] for _ in subject.headline.targets]
+        counts = subject.translator.pieces.counts(empty, subject.headline.targets)
+        raw["reference_lengths"] = counts[""][:, -1]
+    return measured_answers(subject, raw, subject.headline)
 
 
 @recovery.summary

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,22 +21,24 @@ import scipy
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.lazy import masking, scoring, selection, setups, torch
-from headprune_lib.replication.measurements import contrasts
-from headprune_lib.replication.measurements.contrasts import contrast, follow
-from headprune_lib.replication.measurements.measurement import Context, Own, Runs, measurement
-from headprune_lib.replication.measurements.records import (
+from headprune_lib.replication.measurements.base import Constants, Context, Own, Runs, measurement
+from headprune_lib.replication.measurements.estimates import (
     Resamples,
     correlation_record,
     interval_record,
     partial_record,
 )
-from headprune_lib.replication.measurements.removal import masks_along, outcomes_under
+from headprune_lib.replication.measurements.orders import masks_along, outcomes_under
 from headprune_lib.replication.measurements.single_heads import one_head
 from headprune_lib.replication.measurements.which_first import (
     COMPARED,
     N_EXAMPLES,
+    Statistics,
+    contrast,
+    follow,
     loss_area,
     tested,
+    values_of,
 )
 from headprune_lib.replication.metrics import MILLINAT, SCORES
 from headprune_lib.replication.models.pretrained import load_tokenizer
@@ -88,25 +89,18 @@ def scores_on(
 # --- other trainings --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class AgreementStatistics(Resamples):
-    """``least``: how many of the least important heads are compared as sets."""
-
-    resamples: int = 10_000
-    least: int = 10
-
-
+# ``least``: how many of the least important heads are compared as sets
 @measurement(
     "agreement",
     version=1,
     parameters=["n_scoring"],
-    statistics=AgreementStatistics(),
+    statistics=Constants(resamples=10_000, seed=0, least=10),
     own=lambda profile: Own(seeds=tuple(profile.seeds)),
 )
 def agreement(context: Context) -> Measured:
     """I_h, not normalised, of every training: (seed, layer, head)."""
     profile = context.profile
-    subjects = [setups.EncoderSubject.of(profile, seed) for seed in profile.seeds]
+    subjects = [context.subject(seed) for seed in profile.seeds]
     plain = [subject.importance(context.journal, normalize=None)["self"] for subject in subjects]
     return subjects[0].measured(
         {"scores": np.stack([scores.numpy() for scores in plain])},
@@ -119,7 +113,7 @@ def agreement(context: Context) -> Measured:
 
 
 @agreement.summary
-def _(outcomes: Outcomes, runs: Runs, statistics: AgreementStatistics) -> dict[str, Any]:
+def _(outcomes: Outcomes, runs: Runs, statistics: Constants) -> dict[str, Any]:
     """``scores`` (seed, layer, head), normalised by layer as the paper does; ``pairs`` of seeds."""
     seeds = [run["seed"] for run in runs[OUTCOMES]]
     normalised = [
@@ -132,8 +126,7 @@ def _(outcomes: Outcomes, runs: Runs, statistics: AgreementStatistics) -> dict[s
     pairs = []
     for i, j in itertools.combinations(range(len(flat)), 2):
         pearson, spearman = (
-            correlation_record(flat[i], flat[j], how, statistics.resamples, statistics.seed)
-            for how in ("pearson", "spearman")
+            correlation_record(flat[i], flat[j], how, statistics) for how in ("pearson", "spearman")
         )
         pairs.append(
             {
@@ -189,7 +182,7 @@ def stability(context: Context, part: str) -> Measured:
     """Scores (layer, head) on each text; on the first training also what each head's absence does."""
     order, _, seed = parse_part(part)[:3]
     named, profile = scored_once(order), context.profile
-    subject = setups.EncoderSubject.of(profile, seed)
+    subject = context.subject(seed)
     texts = {profile.task: subject.scoring}
     raw: Arrays = {}
     if seed is None:
@@ -231,15 +224,14 @@ def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Resamples
     ``effect``: with what the loss grows by without the head, ``given_layer`` and ``given_both``:
     the same with the layer, and with the layer and importance held fixed.
     """
-    resampled = statistics.resamples, statistics.seed
 
     def ranked(x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
-        return correlation_record(x.ravel(), y.ravel(), "spearman", *resampled)
+        return correlation_record(x.ravel(), y.ravel(), "spearman", statistics)
 
     def partial(scores: np.ndarray, effect: np.ndarray, *given: np.ndarray) -> dict[str, Any]:
         layers = np.broadcast_to(np.arange(len(scores))[:, None], scores.shape)
         x, y, groups, *fixed = (values.ravel() for values in (scores, effect, layers, *given))
-        return partial_record(x, y, groups, *resampled, given=fixed)
+        return partial_record(x, y, groups, statistics, given=fixed)
 
     home = {
         runs[name][0]["seed"]: _scores(raw)[0][1]
@@ -307,31 +299,23 @@ def drawn(texts: Texts) -> Iterator[tuple[int, int, Texts]]:
     yield whole, 0, texts
 
 
-def _drawn_from(profile: Profile) -> dict[str, Any]:
-    return {
+@measurement(
+    "scoring_examples",
+    version=1,
+    parameters=lambda profile: {
         "n_examples": min(N_EXAMPLES, profile.n_examples or N_EXAMPLES),
         "shares": list(COMPARED),
         "sizes": list(sizes_of(n_pool(profile))),
         "draws": DRAWS,
-    }
-
-
-def _version_of(part: str) -> Own:
-    return Own({"order": part, "criterion": scored_once(part).criterion.version})
-
-
-@measurement(
-    "scoring_examples",
-    version=1,
-    parameters=_drawn_from,
+    },
     statistics=Resamples(),
     parts=lambda: ("importance", "entropy"),
-    own=_version_of,
+    own=lambda part: Own({"order": part, "criterion": scored_once(part).criterion.version}),
 )
 def scoring_examples(context: Context, part: str) -> Measured:
     """Scores on every draw of sentences, and outcomes of the test texts along the order of each."""
     named = scored_once(part)
-    subject = setups.EncoderSubject.of(context.profile)
+    subject = context.subject()
     wide = dataclasses.replace(context.profile, n_scoring=n_pool(context.profile))
     pool = dataclasses.replace(subject, profile=wide)
     pool.check_apart()
@@ -381,8 +365,8 @@ def _of_sizes(raw: Arrays, statistics: Resamples) -> list[dict[str, Any]]:
     for n, draw in itertools.product(sizes, range(DRAWS)):
         name = further_training(draw, str(n))
         outcomes[name], runs[name] = _run(raw, n, draw), [{"seed": draw}]
-    settings = contrasts.Statistics(statistics.resamples, statistics.seed)
-    orders = contrasts.values_of(outcomes, runs, settings)["orders"]
+    settings = Statistics(statistics.resamples, statistics.seed)
+    orders = values_of(outcomes, runs, settings)["orders"]
     followed = follow(outcomes, runs)
     whole = followed[str(sizes[-1])]
     rows = []

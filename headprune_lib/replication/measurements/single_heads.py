@@ -9,100 +9,367 @@ chapters, as the paper's Tables 5 and 6 do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
+import scipy
 
-from headprune_lib.replication.data import TRANSLATION_TASKS, Texts
-from headprune_lib.replication.lazy import ablation, masking, selection, setups
-from headprune_lib.replication.measurements.effects import (
-    METRICS,
-    Draws,
-    Metric,
-    counts,
-    effect_records,
-    removable_record,
+from headprune_lib.replication import stats
+from headprune_lib.replication.bounds import (
+    ALPHA,
+    C1_REMOVABLE,
+    C1_REMOVABLE_LOW,
+    DELTA,
+    DELTA_BLEU,
+    PAPER_CHANGING,
 )
-from headprune_lib.replication.measurements.measurement import (
+from headprune_lib.replication.data import TRANSLATION_TASKS
+from headprune_lib.replication.lazy import masking, proportion, torch
+from headprune_lib.replication.measurements.base import (
     HALVES,
+    Constants,
     Context,
     Half,
     Own,
     measurement,
     of_training,
     seed_of,
-    with_further,
 )
-from headprune_lib.replication.metrics import corpus_bleu
-from headprune_lib.replication.models.encoders import compact
+from headprune_lib.replication.measurements.estimates import interval_record
+from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes, prefixed
-from headprune_lib.replication.store.heads import heads_array, heads_in, rows_of
-from headprune_lib.replication.store.verses import BESIDE, all_counts, mean_losses
-
-_OF_CUTS = (
-    *("heads", "correct", "loss_change"),
-    *("counts_change", f"{BESIDE}counts_change", "draft_loss_change"),
+from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, prefixed
+from headprune_lib.replication.store.heads import (
+    BESIDE,
+    KINDS,
+    all_counts,
+    heads_array,
+    heads_in,
+    mean_losses,
+    rows_of,
 )
-"""Outcomes that have a row a cut."""
 
+# --- what cuts do to a score: a record a cut, and an order of heads -------------------------------
 
-# --- one head cut -----------------------------------------------------------------------------------
+Columns = dict[str, np.ndarray]
+"""What is said of cuts: name -> an entry a cut."""
 
 
 @dataclass(frozen=True)
-class OneHeadStatistics:
-    """Constants of the tests of every head, and of the share of heads that is removable."""
+class Accuracy:
+    """Right and wrong answers under cuts, and the constants of their tests.
 
-    tests: Metric
-    draws: Draws = field(default_factory=Draws)
+    Attributes:
+        alpha: level of the tests.
+        delta: the largest loss that counts as none.
+        power: with which the smallest detectable change would be found.
+    """
+
+    alpha: float = ALPHA
+    delta: float = DELTA
+    power: float = 0.8
+    loss: ClassVar[str] = "loss_change"
+
+    def baseline(self, raw: Arrays) -> dict[str, Any]:
+        """Accuracy (with its 95% Wilson interval) and log-loss of the uncut model."""
+        correct = raw["correct_uncut"]
+        low, high = proportion.proportion_confint(int(correct.sum()), len(correct), method="wilson")
+        return {
+            "accuracy": correct.mean(),
+            "accuracy_interval": [low, high],
+            "log_loss": raw["loss_uncut"].mean() / MILLINAT,
+        }
+
+    def changes(self, raw: Arrays, rows: np.ndarray) -> Columns:
+        """Changes of accuracy (cut minus uncut, as fractions).
+
+        ``p`` is McNemar's, ``p_paper`` that of the paper's unpaired test; ``smallest_detectable`` is
+        what McNemar's test would find at the first step of Holm's correction over these cuts.
+        """
+        correct, uncut = raw["correct"][rows], raw["correct_uncut"]
+        n = len(uncut)
+        lost, gained = (uncut & ~correct).sum(-1), (~uncut & correct).sum(-1)
+        low, high = stats.paired_proportion_interval(lost, gained, n)
+        return {
+            "delta": (gained - lost) / n,
+            "interval": np.stack([low, high], -1),
+            "p": stats.mcnemar_exact(lost, gained),
+            "p_paper": stats.unpaired_t(uncut, correct),
+            "discordant": np.stack([lost, gained], -1),
+            "smallest_detectable": stats.smallest_detectable(
+                (lost + gained) / n, n, self.alpha / len(rows), self.power
+            ),
+        }
+
+    def resampled(self, raw: Arrays, resamples: int, seed: int) -> np.ndarray:
+        """Changes of accuracy (resamples, cuts) on resampled examples, the same for all cuts."""
+        changed = raw["correct"].astype(np.int8) - raw["correct_uncut"].astype(np.int8)
+        n = changed.shape[1]
+        return stats.bootstrap_scores(
+            lambda sums: sums[..., 0] / n, changed[..., None], resamples, seed
+        )
+
+    def costs(self, raw: Arrays) -> np.ndarray:
+        """(cuts,) answers lost, ties broken by log-loss: an answer is worth more than any of it."""
+        lost = raw["correct_uncut"].sum() - raw["correct"].sum(-1).astype(float)
+        return lost + 0.5 * np.tanh(raw["loss_change"].mean(-1) / MILLINAT)
+
+
+@dataclass(frozen=True)
+class Bleu:
+    """N-gram counts of translations under cuts, and the constants of their tests.
+
+    Attributes:
+        delta: the largest loss that counts as none, in BLEU points.
+        resamples: of the paired bootstrap, enough that Holm's correction over 96 heads can reject
+            at 0.01.
+        papers_resamples: the draws of the paper's test.
+    """
+
+    alpha: float = ALPHA
+    delta: float = DELTA_BLEU
+    resamples: int = 200_000
+    papers_resamples: int = 1000
+    baseline_resamples: int = 10_000
+    seed: int = 0
+    power: float = 0.8
+    loss: ClassVar[str] = "draft_loss_change"
+
+    def baseline(self, raw: Arrays) -> dict[str, Any]:
+        """BLEU of the unmasked model with its 95% interval, and its loss a verse on its own output.
+
+        ``sacrebleu`` is what sacrebleu makes of the same translations, where BLEU is of Moses'
+        tokens.
+        """
+        counts, _ = all_counts(raw)
+        drawn = stats.bootstrap_scores(
+            corpus_bleu, counts[None], self.baseline_resamples, self.seed
+        )
+        sacrebleus = sacrebleus_own(raw)
+        return {
+            "bleu": float(corpus_bleu(counts.sum(0))),
+            "bleu_interval": interval_record(drawn[:, 0]),
+            "draft_loss": raw["draft_loss_uncut"].mean() / MILLINAT,
+            **({} if sacrebleus is None else {"sacrebleu": sacrebleus[0]}),
+        }
+
+    def changes(self, raw: Arrays, rows: np.ndarray) -> Columns:
+        """Changes of BLEU points, by a paired bootstrap; ``p_paper`` is compare-mt's.
+
+        ``smallest_detectable`` is what a normal test with the bootstrap's standard error would find
+        at the first step of Holm's correction over these cuts; ``changed`` counts translations.
+        """
+        uncut, cuts = all_counts(raw)
+        change = stats.paired_bootstrap(corpus_bleu, uncut, cuts[rows], self.resamples, self.seed)
+        error = (change.high - change.low) / (2 * stats.Z95)
+        columns_out: Columns = {
+            "delta": change.value,
+            "interval": np.stack([change.low, change.high], -1),
+            "p": change.p,
+            "p_paper": stats.share_of_wins(
+                corpus_bleu, uncut, cuts[rows], self.papers_resamples, self.seed + 1
+            ),
+            "smallest_detectable": (
+                scipy.stats.norm.isf(self.alpha / len(rows) / 2)
+                + scipy.stats.norm.isf(1 - self.power)
+            )
+            * error,
+            "changed": (raw["counts_change"][rows] != 0).any(-1).sum(-1),
+        }
+        if (sacrebleus := sacrebleus_own(raw)) is not None:
+            columns_out["delta_sacrebleu"] = sacrebleus[1 + rows] - sacrebleus[0]
+        return columns_out
+
+    def resampled(self, raw: Arrays, resamples: int, seed: int) -> np.ndarray:
+        """Changes of BLEU (resamples, cuts) on resampled verses, the same for all cuts."""
+        uncut, cuts = all_counts(raw)
+        both = np.concatenate([uncut[None], cuts])
+        drawn = stats.bootstrap_scores(corpus_bleu, both, resamples, seed)
+        return drawn[:, 1:] - drawn[:, :1]
+
+    def costs(self, raw: Arrays) -> np.ndarray:
+        """(cuts,) BLEU lost, ties broken by loss: far below what a changed n-gram does to BLEU."""
+        uncut, cuts = all_counts(raw)
+        lost = corpus_bleu(uncut.sum(0)) - corpus_bleu(cuts.sum(1))
+        return lost + 1e-9 * np.tanh(raw["draft_loss_change"].mean(-1) / MILLINAT)
+
+
+Metric = Accuracy | Bleu
+METRICS: dict[Half, Metric] = {"encoder": Accuracy(), "translation": Bleu()}
+"""Half of the paper -> what its cuts are judged by."""
+
+
+def sacrebleus_own(raw: Arrays) -> np.ndarray | None:
+    """(1 + cuts,) BLEU in sacrebleu's own way, uncut first; None where BLEU was taken in no other."""
+    if f"{BESIDE}counts_uncut" not in raw:
+        return None
+    uncut, cuts = all_counts(raw, BESIDE)
+    return corpus_bleu(np.concatenate([uncut[None], cuts]).sum(1))
+
+
+def effect_records(raw: Arrays, metric: Metric) -> list[dict[str, Any]]:
+    """One record a cut, with Holm's correction over all of the same kind as one family.
+
+    ``delta`` with its interval is the change of the score and ``delta_loss`` of the loss in nats:
+    of the right answer, or of the unmasked model's translation. What else is said of the score is
+    in the metric's ``changes``.
+    """
+    heads = heads_in(raw["heads"])
+    kinds = [kind for kind, *_ in heads]
+    records = []
+    for kind in sorted({*kinds}, key=("self", *KINDS).index):
+        rows = np.flatnonzero(np.array(kinds) == kind)
+        columns = metric.changes(raw, rows)
+        loss = stats.paired_t(raw[metric.loss][rows] / MILLINAT)
+        columns |= {
+            "p_holm": stats.holm(columns["p"]),
+            "removable": stats.equivalence(columns["interval"][:, 0], metric.delta),
+            "delta_loss": loss.value,
+            "delta_loss_interval": np.stack([loss.low, loss.high], -1),
+            "delta_loss_p_holm": stats.holm(loss.p),
+            **({"delta_loss_p": loss.p} if isinstance(metric, Accuracy) else {}),
+        }
+        for i, row in enumerate(rows):
+            head = dict(zip(("kind", "layer", "head"), heads[row], strict=True))
+            records.append({**head, **{name: column[i] for name, column in columns.items()}})
+    return records
+
+
+def counts(records: list[dict[str, Any]], metric: Metric) -> dict[str, Any]:
+    """How many cuts lose or gain significantly, and how many are removable.
+
+    Of a translator, kind -> the same, and ``all``.
+    """
+    kinds = dict.fromkeys(record["kind"] for record in records)
+    if isinstance(metric, Bleu):
+        by_kind = {
+            kind: [r for r in records if r["kind"] == kind] for kind in KINDS if kind in kinds
+        }
+        return {
+            kind: _counts(some, metric.alpha) for kind, some in {**by_kind, "all": records}.items()
+        }
+    return {
+        **_counts(records, metric.alpha),
+        # a loss that grows is lost
+        "loss_losses": _significant(records, "delta_loss_p_holm", "delta_loss", 1, metric.alpha),
+        "loss_gains": _significant(records, "delta_loss_p_holm", "delta_loss", -1, metric.alpha),
+    }
+
+
+def _counts(records: list[dict[str, Any]], alpha: float) -> dict[str, int]:
+    return {
+        "heads": len(records),
+        "removable": sum(bool(record["removable"]) for record in records),
+        **{
+            f"{test}_{what}": _significant(records, p, "delta", sign, alpha)
+            for test, p in (("significant", "p_holm"), ("raw", "p"), ("paper", "p_paper"))
+            for what, sign in (("losses", -1), ("gains", 1))
+        },
+    }
+
+
+def _significant(records: list[dict], p: str, effect: str, sign: int, alpha: float) -> int:
+    return int(sum(r[p] < alpha and np.sign(r[effect]) == sign for r in records))
+
+
+def one_by_one_scores(raw: Arrays) -> masking.HeadTensors:
+    """What cutting a head alone costs; NaN for a head that was not cut (section 4.2)."""
+    costs = METRICS["encoder" if "correct" in raw else "translation"].costs(raw)
+    heads, scores = heads_in(raw["heads"]), {}
+    for kind in sorted({kind for kind, *_ in heads}, key=("self", *KINDS).index):
+        places = {
+            head[1:]: cost for head, cost in zip(heads, costs, strict=True) if head[0] == kind
+        }
+        layers, width = (max(ends) + 1 for ends in zip(*places, strict=True))
+        grid = torch.full((layers, width), torch.nan, dtype=torch.float64)
+        for cut, cost in places.items():
+            grid[cut] = float(cost)
+        scores[kind] = grid
+    return scores
+
+
+# --- the share that is removable (claim C1) -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Resamples of the examples, and imagined repetitions for the power.
+
+    ``changing`` is the share of cuts that truly cost something in these; ``least`` and
+    ``least_low`` are what claim C1 asks of the share and of the lower end of its interval.
+    """
+
+    resamples: int = 2_000
+    worlds: int = 400
+    seed: int = 0
+    changing: float = PAPER_CHANGING
+    least: float = C1_REMOVABLE
+    least_low: float = C1_REMOVABLE_LOW
+
+
+def removable_record(
+    change: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    drawn: np.ndarray,
+    delta: float,
+    draws: Draws,
+) -> dict[str, Any]:
+    """How many cuts of a sweep are needed, and what is known of the share that is removable.
+
+    ``detectable`` is the distance from delta that the median cut's interval shows with
+    probability 0.8, in the units of the change.
+
+    Args:
+        change, low, high: (cuts,) changes of the metric with their 95% intervals.
+        drawn: (resamples, cuts) changes on resampled examples, the same draws for all cuts.
+        delta: the largest loss that counts as none.
+    """
+    _, ends = stats.share_above(change, low, drawn, -delta)
+    errors = [stats.standard_error(pair) for pair in zip(low, high, strict=True)]
+    return {
+        "needed": int((high < -delta).sum()),
+        "removable_interval": ends,
+        "power": stats.power_of_share(
+            change,
+            low,
+            drawn,
+            bound=-delta,
+            spared=len(change) - round(draws.changing * len(change)),
+            least=draws.least,
+            least_low=draws.least_low,
+            worlds=draws.worlds,
+            seed=draws.seed,
+        ),
+        "detectable": stats.detectable(float(np.median(errors))),
+    }
+
+
+# --- one head cut ---------------------------------------------------------------------------------
 
 
 @measurement(
     "one_head",
     version=1,
     parameters={"encoder": ["n_examples"], "translation": ["n_headline"]},
-    statistics={half: OneHeadStatistics(metric) for half, metric in METRICS.items()},
+    statistics={half: Constants(tests=metric, draws=Draws()) for half, metric in METRICS.items()},
     halves=HALVES,
     own=of_training,
 )
 def one_head(context: Context, part: str) -> Measured:
     """Outcomes of all test texts with each head cut in turn."""
-    seed = seed_of(part)
-    if context.half == "encoder":
-        return _encoder_sweep(setups.EncoderSubject.of(context.profile, seed), context, "one head")
-    subject = setups.TranslationSubject.of_listed(context.profile, context.task, seed)
-    masks = ablation.one_head_masks(subject.model)
-    return _translator_sweep(context, subject, subject.headline, masks, "one head cut")
-
-
-def _encoder_sweep(subject: setups.EncoderSubject, context: Context, how: str) -> Measured:
-    return subject.measured(subject.sweep(how, subject.test, context.journal, context.profile.task))
-
-
-def _translator_sweep(
-    context: Context,
-    subject: setups.TranslationSubject,
-    pairs: Texts,
-    masks: Mapping[selection.Head, masking.HeadTensors],
-    name: str,
-) -> Measured:
-    swept = subject.sweep_heads(pairs, masks, context.journal, name)
-    return subject.measured(swept, len(pairs))
+    subject = context.subject(seed_of(part))
+    texts = subject.headline
+    swept = subject.sweep("one head", texts, context.journal, context.task)
+    return subject.measured(swept, n_examples=len(texts))
 
 
 @one_head.summary
-def _(half: Half, outcomes: Outcomes, statistics: OneHeadStatistics) -> dict[str, Any]:
+def _(half: Half, raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """``counts`` and ``removable`` are of all heads, for a translator by kind; ``truncated`` counts
     long sentences.
     """
-    return with_further(outcomes, partial(_without_each, half, statistics))
-
-
-def _without_each(half: Half, statistics: OneHeadStatistics, raw: Arrays) -> dict[str, Any]:
     metric, draws = statistics.tests, statistics.draws
     records = effect_records(raw, metric)
     drawn = metric.resampled(raw, draws.resamples, draws.seed)
@@ -125,7 +392,7 @@ def _without_each(half: Half, statistics: OneHeadStatistics, raw: Arrays) -> dic
     }
 
 
-# --- one head left in a layer -----------------------------------------------------------------------
+# --- one head left in a layer ---------------------------------------------------------------------
 
 
 @measurement(
@@ -137,20 +404,18 @@ def _without_each(half: Half, statistics: OneHeadStatistics, raw: Arrays) -> dic
 )
 def all_but_one(context: Context) -> Measured:
     """Outcomes of all test texts with each head kept as the only one of its layer."""
-    if context.half == "encoder":
-        return _encoder_sweep(setups.EncoderSubject.of(context.profile), context, "all but one")
-    subject = setups.TranslationSubject.of(context.profile, context.task)
-    masks = ablation.all_but_one_masks(subject.model)
-    return _translator_sweep(context, subject, subject.tested(), masks, "all but one")
+    subject = context.subject()
+    texts = subject.tested()
+    swept = subject.sweep("all but one", texts, context.journal, context.task)
+    return subject.measured(swept, n_examples=len(texts))
 
 
 @all_but_one.summary
-def _(half: Half, outcomes: Outcomes, statistics: Metric) -> dict[str, Any]:
+def _(half: Half, raw: Arrays, statistics: Metric) -> dict[str, Any]:
     """``layers`` has the best head of each, ``heads`` every head of an encoder."""
-    raw = outcomes[OUTCOMES]
     summary = {
         "baseline": statistics.baseline(raw),
-        "layers": effect_records(_rows(raw, best_of_layers(raw)), statistics),
+        "layers": effect_records(of_cuts(raw, best_of_layers(raw)), statistics),
         "chosen_on": "test",
     }
     if half == "encoder":
@@ -177,18 +442,21 @@ def best_of_layers(raw: Arrays) -> np.ndarray:
     )
 
 
-def _rows(raw: Arrays, rows: np.ndarray) -> Arrays:
+def of_cuts(raw: Arrays, rows: np.ndarray) -> Arrays:
     """The outcomes of some cuts alone."""
-    return {name: values[rows] if name in _OF_CUTS else values for name, values in raw.items()}
+    return {
+        name: values[rows] if name in ("heads", "correct") or name.endswith("_change") else values
+        for name, values in raw.items()
+    }
 
 
-def _chosen_on_test_too(profile: Profile) -> bool:
-    """Whether all heads are kept alone on the test set, so that the best ones' outcomes are there."""
-    return profile.orders == "every"
+_CHOSEN_ON: dict[Half, str] = {"encoder": "train", "translation": "valid"}
+"""The split that begins the names of outcomes that the best heads were chosen by."""
 
 
 def _own_of_best(profile: Profile, half: Half, part: str) -> Own:
-    built_on = half == "encoder" and part == OUTCOMES and _chosen_on_test_too(profile)
+    # all heads are kept alone on the test set, too, so that the best ones' outcomes are there
+    built_on = half == "encoder" and part == OUTCOMES and profile.orders == "every"
     return replace(of_training(part), needs=(all_but_one,) if built_on else ())
 
 
@@ -209,65 +477,31 @@ def best_heads(context: Context, part: str) -> Measured:
     No page wants further trainings, for each takes an hour: ``"training 2"`` is measured when asked
     for by name.
     """
-    profile, journal, seed = context.profile, context.journal, seed_of(part)
-    if context.half == "encoder":
-        subject = setups.EncoderSubject.of(profile, seed)
-        texts, name = setups.measured_on(subject.selection), f"{profile.task} (train)"
-        train = context.settled_under(
-            "train_", lambda: subject.sweep("all but one", texts, journal, name)
-        )
-        heads = train["heads"][best_of_layers(train)]
-        if seed is None and _chosen_on_test_too(profile):
-            test = context.get("all_but_one").raw
-            test = _rows(test, rows_of(heads, test["heads"]))
-        else:
-            test = _alone(subject, heads, journal)
-        return subject.measured({**test, **prefixed("train_", train)})
-    subject = setups.TranslationSubject.of_listed(profile, context.task, seed)
-    masks, (choice, reported) = ablation.all_but_one_masks(subject.model), subject.chosen
-    valid = context.settled_under(
-        "valid_",
-        lambda: mean_losses(subject.sweep_heads(choice, masks, journal, "all but one (valid)")),
+    seed, task, journal = seed_of(part), context.task, context.journal
+    subject, split = context.subject(seed), _CHOSEN_ON[context.half]
+    choice, reported = subject.chosen
+    tried = context.settled_under(
+        f"{split}_",
+        lambda: mean_losses(subject.sweep("all but one", choice, journal, f"{task} ({split})")),
     )
-    best = [heads_in(valid["heads"])[row] for row in best_of_layers(valid)]
-    raw = subject.sweep_heads(
-        reported, {head: masks[head] for head in best}, journal, "the best of each layer"
-    )
-    raw |= prefixed("valid_", valid)
-    dataset = f"{subject.task}/{TRANSLATION_TASKS[subject.task].chosen[1]}"
-    return subject.measured(raw, len(reported), dataset=dataset)
-
-
-def _alone(subject: setups.EncoderSubject, heads: np.ndarray, journal: Journal) -> Arrays:
-    """As a sweep, of these heads (layer, head) alone: each is kept as the only one of its layer."""
-    masks = ablation.all_but_one_masks(subject.model)
-    named = {f"only {layer} {head}": masks["self", layer, head] for layer, head in heads.tolist()}
-    answers = subject.outcomes(
-        {setups.UNCUT: masking.ones_mask(subject.model), **named},
-        subject.test,
-        journal,
-        f"the best of each layer, {len(subject.test)} sentences",
-    )
-    correct, loss = answers["correct"], answers["loss"]
-    return {
-        "heads": heads,
-        **compact(correct[0], correct[1:], loss[0], loss[1:]),
-        "truncated": np.array(subject.batches(subject.test).n_truncated),
-    }
+    best = tried["heads"][best_of_layers(tried)]
+    if all_but_one in _own_of_best(context.profile, context.half, part).needs:
+        raw = context.get("all_but_one").raw
+        raw = of_cuts(raw, rows_of(best, raw["heads"]))
+    else:
+        raw = subject.alone(best, reported, journal)
+    raw |= prefixed(f"{split}_", tried)
+    shown = "test" if context.half == "encoder" else TRANSLATION_TASKS[task].chosen[1]
+    return subject.measured(raw, n_examples=len(reported), dataset=f"{task}/{shown}")
 
 
 @best_heads.summary
-def _(half: Half, outcomes: Outcomes, statistics: Metric) -> dict[str, Any]:
+def _(half: Half, raw: Arrays, statistics: Metric) -> dict[str, Any]:
     """As of ``all_but_one``."""
-
-    def summarise(raw: Arrays) -> dict[str, Any]:
-        return {
-            "baseline": statistics.baseline(raw),
-            "layers": effect_records(raw, statistics),
-            "chosen_on": "train" if half == "encoder" else "valid",
-            "n_selection": raw["train_correct"].shape[-1]
-            if half == "encoder"
-            else len(raw["valid_reference_lengths"]),
-        }
-
-    return with_further(outcomes, summarise)
+    choice = raw["train_correct"].T if half == "encoder" else raw["valid_reference_lengths"]
+    return {
+        "baseline": statistics.baseline(raw),
+        "layers": effect_records(raw, statistics),
+        "chosen_on": _CHOSEN_ON[half],
+        "n_selection": len(choice),
+    }

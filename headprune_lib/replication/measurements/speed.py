@@ -26,12 +26,12 @@ from headprune_lib.replication.lazy import (
     transformers,
     utils,
 )
-from headprune_lib.replication.measurements.measurement import Context, measurement
+from headprune_lib.replication.measurements.base import Context, measurement
 from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.models.encoders import make_batches
 from headprune_lib.replication.models.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
+from headprune_lib.replication.store import Arrays, Journal, Measured
 
 _VARIANTS = ("unpruned", "pruned")
 
@@ -50,7 +50,7 @@ def _of_device(profile: Profile) -> dict[str, Any]:
 def speed(context: Context) -> Measured:
     """Seconds of passes with all heads and without half of them, and the sizes of both models."""
     profile, journal, raw = context.profile, context.journal, {}
-    subject = setups.EncoderSubject.of(profile)
+    subject = context.subject()
     for name, pair in timed_pairs(
         subject, selection.rank_heads(subject.importance(journal))
     ).items():
@@ -253,12 +253,12 @@ def _peak_memory(folder: Path, batch_size: int, length: int) -> int:
 
 
 @speed.summary
-def _(outcomes: Outcomes) -> dict[str, Any]:
+def _(raw: Arrays) -> dict[str, Any]:
     """Of the fine-tuned model, and of one of a published shape with random weights.
 
     The interval of a ratio is that of paired repetitions.
     """
-    return {name: _summary(outcomes[OUTCOMES], name) for name in ("finetuned", "shape")}
+    return {name: _summary(raw, name) for name in ("finetuned", "shape")}
 
 
 def _summary(raw: Arrays, name: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ beam of 5 throughout, where every other artifact here translates greedily.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,29 +15,22 @@ import numpy as np
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import Texts, normalise
 from headprune_lib.replication.lazy import ablation, masking, sacrebleu, selection, setups
-from headprune_lib.replication.measurements.curves import Scored, of_translations
-from headprune_lib.replication.measurements.measurement import Context, Own, measurement
-from headprune_lib.replication.measurements.records import Resamples, correlation_record
+from headprune_lib.replication.measurements.base import Constants, Context, Own, measurement
+from headprune_lib.replication.measurements.estimates import (
+    Scored,
+    correlation_record,
+    of_translations,
+)
 from headprune_lib.replication.measurements.single_heads import best_heads, one_head
 from headprune_lib.replication.metrics import corpus_bleu, pack, sentence_counts, signature
-from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
-from headprune_lib.replication.store.heads import KINDS, heads_array, heads_in
-from headprune_lib.replication.store.verses import first_verses
+from headprune_lib.replication.store import Arrays, Measured
+from headprune_lib.replication.store.heads import KINDS, first_verses, heads_array, heads_in
 
 BEAMS = (1, 5)
 
 # --- quality --------------------------------------------------------------------------------------
 
 _OVERLAP = 10
-
-
-@dataclass(frozen=True)
-class QualityStatistics(Resamples):
-    """Resamples of BLEU's interval, and how many translations are shown."""
-
-    resamples: int = 10_000
-    samples: int = 10
 
 
 def shared_ngrams(train: Texts, test: Texts, n: int = _OVERLAP) -> np.ndarray:
@@ -55,43 +47,16 @@ def shared_ngrams(train: Texts, test: Texts, n: int = _OVERLAP) -> np.ndarray:
     return is_shared
 
 
-# --- search ---------------------------------------------------------------------------------------
-
-_HEADS, _VERSES = 6, 300  # heads of each kind, and test verses
-
-
-@dataclass(frozen=True)
-class SearchStatistics(Resamples):
-    """Resamples of the intervals over cuts, and random halves of the verses."""
-
-    resamples: int = 10_000
-    splits: int = 200
-
-
-def costly_heads(raw: Arrays) -> list[selection.Head]:
-    """Of each kind the heads without which the uncut model's translation is least likely."""
-    order = np.argsort(-raw["draft_loss_change"].sum(-1), kind="stable")
-    heads = [heads_in(raw["heads"])[row] for row in order]
-    return [head for kind in KINDS for head in [h for h in heads if h[0] == kind][:_HEADS]]
-
-
-# --- what they are --------------------------------------------------------------------------------
-
-
-def _search_parameters(profile: Profile) -> dict[str, Any]:
-    return {"heads": _HEADS, "n_search": _VERSES, "n_verses": profile.n_verses}
-
-
 @measurement(
     "quality",
     version=2,
     parameters=["n_headline"],
-    statistics=QualityStatistics(),
+    statistics=Constants(resamples=10_000, seed=0, samples=10),
     halves=("translation",),
 )
 def quality(context: Context) -> Measured:
     """Translations of the test verses by greedy and by beam search."""
-    subject = setups.TranslationSubject.of(context.profile, context.task)
+    subject = context.subject()
     pairs = subject.headline
 
     def translated(beams: int) -> Arrays:
@@ -112,9 +77,8 @@ def quality(context: Context) -> Measured:
 
 
 @quality.summary
-def _(outcomes: Outcomes, statistics: QualityStatistics) -> dict[str, Any]:
+def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """BLEU and chrF by way of search (``beam 1``, ``beam 5``), the learning curve, and samples."""
-    raw = outcomes[OUTCOMES]
     sources, references, overlap = raw["sources"], raw["references"], raw["overlap"]
     by_beams = {}
     for beams in BEAMS:
@@ -143,11 +107,27 @@ def _(outcomes: Outcomes, statistics: QualityStatistics) -> dict[str, Any]:
     }
 
 
+# --- search ---------------------------------------------------------------------------------------
+
+_HEADS, _VERSES = 6, 300  # heads of each kind, and test verses
+
+
+def costly_heads(raw: Arrays) -> list[selection.Head]:
+    """Of each kind the heads without which the uncut model's translation is least likely."""
+    order = np.argsort(-raw["draft_loss_change"].sum(-1), kind="stable")
+    heads = [heads_in(raw["heads"])[row] for row in order]
+    return [head for kind in KINDS for head in [h for h in heads if h[0] == kind][:_HEADS]]
+
+
 @measurement(
     "search",
     version=2,
-    parameters=_search_parameters,
-    statistics=SearchStatistics(),
+    parameters=lambda profile: {
+        "heads": _HEADS,
+        "n_search": _VERSES,
+        "n_verses": profile.n_verses,
+    },
+    statistics=Constants(resamples=10_000, seed=0, splits=200),
     halves=("translation",),
     own=lambda: Own(needs=(one_head, best_heads)),
 )
@@ -158,7 +138,7 @@ def search(context: Context) -> Measured:
     sample of all heads would rank noise. Compared are of each kind the heads without which the loss
     rises most, and each layer reduced to its best head.
     """
-    subject = setups.TranslationSubject.of(context.profile, context.task)
+    subject = context.subject()
     verses = first_verses(context.get("one_head").raw, context.profile.n_verses)
     cut, alone = costly_heads(verses), heads_in(context.get("best_heads").raw["heads"])
     without_one, but_one = (
@@ -194,15 +174,13 @@ def search(context: Context) -> Measured:
 
 
 @search.summary
-def _(outcomes: Outcomes, statistics: SearchStatistics) -> dict[str, Any]:
+def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """By way of search: BLEU uncut, and how its changes rank cuts beside the other's."""
-    raw = outcomes[OUTCOMES]
     counts = of_translations(
         raw["counts"], raw["reference_lengths"]
     ).counts  # (1 + M, beams, n, 10)
     bleu = corpus_bleu(counts.sum(-2))
     change, names = bleu[1:] - bleu[:1], [f"beam {beams}" for beams in BEAMS]
-    draws = statistics.resamples, statistics.seed
     reliability = [
         stats.split_half_reliability_of(
             corpus_bleu, counts[0, i], counts[1:, i], statistics.splits, statistics.seed
@@ -230,7 +208,7 @@ def _(outcomes: Outcomes, statistics: SearchStatistics) -> dict[str, Any]:
         ],
         **{
             method: {
-                name: correlation_record(*change[rows].T, method, *draws)
+                name: correlation_record(*change[rows].T, method, statistics)
                 for name, rows in groups.items()
             }
             for method in ("spearman", "pearson")

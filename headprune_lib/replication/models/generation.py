@@ -1,19 +1,33 @@
 """Batched translation, greedy or by beam search, of a model as it is or under many masks.
 
 Sentences of like length share batches; one limit of length holds for every mask.
+
+Most cuts change few words. So the unmasked model's translation is a *draft*: one teacher-forced
+pass under a mask says for every position at once which word the masked model would choose there.
+Where all agree the translation stands. The other sentences are decoded word by word, from the first
+disagreement on, those of several masks in one batch with a gate row for each sentence.
+
+More needs no work: where only the decoder is cut, encoder states and the keys and values that the
+decoder makes of them; encoder layers below a cut, and in the pass over the draft decoder layers
+below a cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
 
+from headprune_lib.hooks import ModuleCall, record_outputs, replace_outputs
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import HeadTensors, gated, masked_heads, stacked_masks
 from headprune_lib.utils import (
@@ -28,8 +42,7 @@ from headprune_lib.utils import (
 )
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
-    from torch import Tensor
+    from jaxtyping import Float, Int
 
 Ids = list[int]
 """Pieces of a sentence, by their numbers."""
@@ -203,3 +216,304 @@ def _searched_masked(
     rows = batch["mask"].tolist()
     with gated(model, {kind: values[:, rows] for kind, values in stacked.items()}):
         return _searched(model, limit, beams, True, batch)
+
+
+# --- under many masks, from the translations of the unmasked model --------------------------------
+
+_MASKS_A_POOL = 32
+_DECODED_TOGETHER = 256
+# Sentences that have ended leave a batch once no more than this share of it goes on.
+_DROP_BELOW = 0.75
+
+
+@torch.inference_mode()
+def translations_under(
+    model: PreTrainedModel,
+    sources: Sequence[Ids],
+    drafts: Sequence[Ids],
+    masks: Sequence[HeadTensors],
+) -> list[Translations]:
+    """Greedy translations of a group of sentences under each mask, as ``generate`` makes them.
+
+    Args:
+        model: a Marian model in evaluation mode; no masks in place.
+        sources: ids with end mark, best of like length: they share batches.
+        drafts: the unmasked model's translations (any others do too, but slower).
+        masks: kind -> ``(layer, head)`` each.
+    """
+    group = _Group(model, sources, drafts)
+    translations: list[Translations] = []
+    for start in range(0, len(masks), _MASKS_A_POOL):
+        part = masks[start : start + _MASKS_A_POOL]
+        pool: list[_Pending] = []
+        for number, mask in enumerate(part):
+            done, pending = _verified(model, group, mask, number)
+            translations.append(done)
+            pool += pending
+        _decode(model, stacked_masks(model, part), pool, group.limits, group.marks)
+        for row in pool:
+            translations[start + row.mask].ids[row.sentence] = row.draft
+    return translations
+
+
+class _Group:
+    """Sentences with what the unmasked model computed of them, layer by layer."""
+
+    def __init__(
+        self, model: PreTrainedModel, sources: Sequence[Ids], drafts: Sequence[Ids]
+    ) -> None:
+        device = next(model.parameters()).device
+        marks = self.marks = marks_of(model)
+        ids = pad(sources, marks.pad)
+        self.drafts = [list(draft) for draft in drafts]
+        self.limits = [length_limit(model, len(source)) for source in sources]
+        self.source = to_device(
+            {"input_ids": ids, "attention_mask": (ids != marks.pad).long()}, device
+        )
+        inputs = pad([[marks.start, *draft] for draft in self.drafts], marks.pad)
+        targets = pad([[*draft, marks.end] for draft in self.drafts], marks.pad)
+        self.inputs, self.targets = to_device({"in": inputs, "out": targets}, device).values()
+        encoder, decoder = model.get_encoder(), model.get_decoder()
+        with record_outputs(encoder.layers) as self.encoder_layers:
+            self.states = encoder(**self.source).last_hidden_state
+        with (
+            record_outputs(decoder.layers) as self.decoder_layers,
+            record_outputs(_source_projections(model)) as self.source_views,
+        ):
+            _teacher_forced(model, self, self.states)
+
+
+def _verified(
+    model: PreTrainedModel, group: _Group, mask: HeadTensors, number: int
+) -> tuple[Translations, list[_Pending]]:
+    """Which drafts stand under a mask, and what is left to decode of the others."""
+    lowest = {kind: _lowest_cut(values) for kind, values in mask.items()}
+    states, views = group.states, group.source_views
+    with masked_heads(model, mask):
+        if lowest["enc-enc"] < len(mask["enc-enc"]):
+            with _replayed_below(model.get_encoder(), group.encoder_layers, lowest["enc-enc"]):
+                states = model.get_encoder()(**group.source).last_hidden_state
+            with record_outputs(_source_projections(model)) as views:
+                logits = _teacher_forced(model, group, states)
+        else:
+            from_layer = min(lowest["enc-dec"], lowest["dec-dec"])
+            with (
+                _replayed_below(model.get_decoder(), group.decoder_layers, from_layer),
+                replace_outputs(_source_projections(model), [view.output for view in views]),
+            ):
+                logits = _teacher_forced(model, group, states)
+    choices = logits.argmax(-1).tolist()
+    losses = _losses(logits, group.targets, group.marks.pad)
+    translations, pending = [], []
+    for i, (draft, chosen, limit) in enumerate(
+        zip(group.drafts, choices, group.limits, strict=True)
+    ):
+        mended, stands, done = mend(draft, chosen[: len(draft) + 1], limit, group.marks)
+        translations.append(mended)
+        if not done:
+            pending.append(
+                _Pending(
+                    number,
+                    i,
+                    mended,
+                    stands,
+                    states[i],
+                    group.source["attention_mask"][i],
+                    [view.output[i] for view in views],
+                )
+            )
+    return Translations(translations, losses.double().numpy(force=True)), pending
+
+
+def _losses(
+    logits: Float[Tensor, "row position piece"], targets: Int[Tensor, "row position"], padding: int
+) -> Float[Tensor, " row"]:
+    """Nats of each row of pieces up to its end mark."""
+    chosen = logits.gather(-1, targets[..., None])[..., 0]
+    return ((logits.logsumexp(-1) - chosen) * (targets != padding)).sum(-1)
+
+
+def mend(draft: Ids, chosen: Ids, limit: int, marks: Marks) -> tuple[Ids, int, bool]:
+    """What is certain after a pass over a draft.
+
+    Args:
+        draft: the pieces that were fed, without end mark.
+        chosen: the piece the model prefers after each prefix of the draft, one more than pieces.
+        limit: most pieces of a translation.
+        marks: ids of padding and of the end mark.
+
+    Returns:
+        the translation or its beginning, how many pieces of it stand, and whether it is complete.
+
+    >>> marks = Marks(pad=0, end=2, start=0)
+    >>> mend([5, 6, 7], [5, 6, 7, 2], 9, marks), mend([5, 6, 7], [5, 8, 7, 2], 9, marks)
+    (([5, 6, 7], 3, True), ([5, 8], 2, False))
+    """
+    for position, (old, new) in enumerate(zip([*draft, marks.end], chosen, strict=True)):
+        if position >= limit or new in (marks.end, marks.pad):  # generation stops at either
+            return draft[:position], position, True
+        if old != new:
+            return [*draft[:position], new], position + 1, position + 1 >= limit
+    raise AssertionError("the last choice is the end mark or a disagreement")
+
+
+def _source_projections(model: PreTrainedModel) -> list[nn.Module]:
+    """The modules that make the decoder's keys and values of the encoder's states, by layer."""
+    return [
+        projection
+        for layer in model.get_decoder().layers
+        for projection in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)
+    ]
+
+
+def _teacher_forced(
+    model: PreTrainedModel, group: _Group, states: Tensor
+) -> Float[Tensor, "sentence position piece"]:
+    """Logits after every prefix of the drafts."""
+    return model(
+        encoder_outputs=BaseModelOutput(last_hidden_state=states),
+        attention_mask=group.source["attention_mask"],
+        decoder_input_ids=group.inputs,
+        use_cache=False,
+    ).logits
+
+
+def _lowest_cut(values: Tensor) -> int:
+    """The lowest layer with an entry other than 1; the number of layers if there is none."""
+    touched = (values != 1).any(dim=1).nonzero()
+    return int(touched[0]) if len(touched) else len(values)
+
+
+def _replayed_below(
+    stack: Any, calls: list[ModuleCall], layer: int
+) -> AbstractContextManager[None]:
+    """Inside, the layers of an encoder or decoder below ``layer`` return what they did before."""
+    return replace_outputs(stack.layers[:layer], [call.output for call in calls[:layer]])
+
+
+@dataclass
+class _Pending:
+    """A sentence to be decoded: ``stands`` pieces of its draft are certain.
+
+    ``views`` holds the keys and values of its source, (layers * 2, source, width).
+    """
+
+    mask: int
+    sentence: int
+    draft: Ids
+    stands: int
+    state: Tensor
+    seen: Tensor
+    views: Sequence[Tensor]
+    certain: Ids = field(default_factory=list)
+    ended: bool = False
+
+    def grow(self, piece: int, limit: int, marks: Marks) -> bool:
+        """Take the next piece, or the one that is certain; False once the sentence has ended."""
+        position = len(self.draft)
+        if position < self.stands:
+            piece = self.certain[position]
+        self.ended = self.ended or piece in (marks.end, marks.pad)  # generation stops at either
+        if not self.ended:
+            self.draft.append(piece)
+            self.ended = len(self.draft) >= limit
+        return not self.ended
+
+
+def _decode(
+    model: PreTrainedModel,
+    masks: dict[str, Float[Tensor, "layer mask head"]],
+    pool: list[_Pending],
+    limits: Sequence[int],
+    marks: Marks,
+) -> None:
+    """Finish the sentences of a pool word by word, in place, in batches of like prefix.
+
+    Unlike ``generate`` it starts from what is certain, decodes sentences of several masks together,
+    drops those that have ended, and holds keys and values where they are.
+
+    Args:
+        masks: kind -> the masks that ``_Pending.mask`` counts.
+        limits: most pieces of each sentence's translation.
+    """
+    pool.sort(key=lambda row: row.stands)
+    for start in range(0, len(pool), _DECODED_TOGETHER):
+        rows = pool[start : start + _DECODED_TOGETHER]
+        common, device = rows[0].stands, rows[0].state.device
+        fed = torch.tensor([[marks.start, *row.draft[:common]] for row in rows], device=device)
+        for row in rows:
+            row.certain, row.draft = row.draft, row.draft[:common]
+        cache = _cache(model, rows, room=max(limits[row.sentence] for row in rows) + 1)
+        while rows:
+            inputs = {
+                "encoder_outputs": BaseModelOutput(torch.stack([row.state for row in rows])),
+                "attention_mask": torch.stack([row.seen for row in rows]),
+                "past_key_values": cache,
+                "use_cache": True,
+            }
+            masked = [row.mask for row in rows]
+            with gated(model, {kind: values[:, masked] for kind, values in masks.items()}):
+                while True:
+                    logits = model(decoder_input_ids=fed, **inputs).logits
+                    pieces = logits[:, -1].argmax(-1).tolist()
+                    going = [
+                        i
+                        for i, (row, piece) in enumerate(zip(rows, pieces, strict=True))
+                        if row.grow(piece, limits[row.sentence], marks)
+                    ]
+                    fed = torch.tensor(
+                        [[row.draft[-1] if row.draft else marks.start] for row in rows],
+                        device=device,
+                    )
+                    if len(going) <= _DROP_BELOW * len(rows):
+                        break
+            rows, fed = [rows[i] for i in going], fed[going]
+            if rows:
+                cache.batch_select_indices(torch.tensor(going, device=device))
+
+
+def _cache(model: PreTrainedModel, rows: list[_Pending], room: int) -> EncoderDecoderCache:
+    """A cache that holds the keys and values of the sources, and has room for so many pieces."""
+    n_heads, n_layers = model.config.decoder_attention_heads, model.config.decoder_layers
+    views = [
+        torch.stack(states).unflatten(-1, (n_heads, -1)).transpose(1, 2).contiguous()
+        for states in zip(*(row.views for row in rows), strict=True)
+    ]
+    self_cache = DynamicCache()
+    self_cache.layers = [_RoomyLayer(room) for _ in range(n_layers)]
+    return EncoderDecoderCache(
+        self_cache, DynamicCache(list(zip(views[::2], views[1::2], strict=True)))
+    )
+
+
+class _RoomyLayer(DynamicLayer):
+    """Keys and values in place: appending a piece does not copy all the pieces before it."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+
+    def lazy_initialization(self, keys: Tensor, values: Tensor) -> None:
+        super().lazy_initialization(keys, values)
+        rows, heads, _, width = keys.shape
+        self.stores = [keys.new_empty(rows, heads, self.room, width) for _ in range(2)]
+
+    def update(
+        self, keys: Tensor, values: Tensor, *_args: Any, **_kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(keys, values)
+        start = self.get_seq_length()
+        end = start + keys.shape[-2]
+        for store, new in zip(self.stores, (keys, values), strict=True):
+            store[:, :, start:end] = new
+        return self._show(end)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        length = self.get_seq_length()
+        self.stores = [store[indices] for store in self.stores]
+        self._show(length)
+
+    def _show(self, length: int) -> tuple[Tensor, Tensor]:
+        self.keys, self.values = (store[:, :, :length] for store in self.stores)
+        return self.keys, self.values

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
 
-from headprune_lib.replication.lazy import masking, pruning, setups, torch, training, utils
+from headprune_lib.replication.lazy import setups, torch, training, utils
 from headprune_lib.replication.models.weights import FLOAT32
 
 SEED = 1
@@ -22,11 +21,6 @@ def padded(passages: Sequence[list[int]]) -> utils.Batch:
     ids = torch.tensor(rows)
     labels = ids.masked_fill(mask == 0, utils.NO_LABEL)
     return {"input_ids": ids, "attention_mask": mask, "labels": labels}
-
-
-def pruned(subject: setups.LanguageSubject, mask: masking.HeadTensors) -> torch.nn.Module:
-    """A copy of the subject's model without the heads that the mask cuts."""
-    return pruning.prune_heads(copy.deepcopy(subject.model), mask)
 
 
 def tuned(subject: setups.LanguageSubject, model: torch.nn.Module, folder: Path) -> torch.nn.Module:

@@ -52,7 +52,7 @@ from headprune_lib.replication.profiles import (
     TranslatorRecipe,
 )
 from headprune_lib.replication.store.files import locked, replace_files
-from headprune_lib.replication.store.verses import BESIDE
+from headprune_lib.replication.store.heads import BESIDE
 
 PAD, UNKNOWN, END = 0, 1, 2
 
@@ -736,7 +736,7 @@ def recipe_of(profile: Profile) -> dict[str, Any]:
 
 
 def retrained(
-    subject: setups.TranslationSubject, model: torch.nn.Module, heads: str
+    subject: setups.TranslationSubject, model: torch.nn.Module, way: str, heads: str
 ) -> torch.nn.Module:
     """The model after training on the subject's training pairs, in evaluation mode.
 
@@ -745,11 +745,14 @@ def retrained(
 
     Args:
         model: the subject's, without some heads; changed in place.
+        way: of training, ``"all weights"``, the only one.
         heads: tells apart which heads are gone.
 
     Raises:
-        ValueError: the model was not trained by a recipe of ours.
+        ValueError: the model was not trained by a recipe of ours, or another way is asked for.
     """
+    if way != "all weights":
+        raise ValueError(f"translators are trained again by 'all weights' alone, not {way!r}")
     profile, task, translator = subject.profile, subject.task, subject.translator
     name = profile.model_of(task)
     recipe = profile.translator(task, name)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from headprune_lib.replication.bounds import SHOWN_TOLERANCE
-from headprune_lib.replication.measurements.records import tolerance_key
+from headprune_lib.replication.measurements.estimates import tolerance_key
 from headprune_lib.replication.store import Result
 
 _LISTS = ("heads", "layers", "cuts", "pairs", "recipes", "recovered", "rows")

@@ -145,7 +145,7 @@ class Page:
             model: of the task's models in the profile; the one that is measured if not given.
         """
         subject = self._translation(task, model)
-        return subject.model, setups.forced_batches(subject, subject.split(split).first(n))
+        return subject.model, subject.forced(subject.split(split).first(n)).batches
 
     def decode(self, ids: torch.Tensor) -> list[str]:
         """The text of the main translator's ids, a row a sentence."""

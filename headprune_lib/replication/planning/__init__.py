@@ -21,7 +21,7 @@ from headprune_lib.replication.data.iwslt import ARCHIVE
 from headprune_lib.replication.data.parallel import public_files
 from headprune_lib.replication.lazy import probing
 from headprune_lib.replication.measurements import Upcoming, artifacts, find_artifact
-from headprune_lib.replication.measurements.measurement import Half, Measurement
+from headprune_lib.replication.measurements.base import Half
 from headprune_lib.replication.measurements.obtaining import Request, results_folder
 from headprune_lib.replication.models.fairseq import archive_of, converted
 from headprune_lib.replication.models.pretrained import BASES
@@ -82,7 +82,7 @@ def steps(profile: Profile, only: str | None = None) -> list[Step]:
     """
     by_work: dict[tuple[str, str], Step] = {}
     for name in artifacts(profile) if only is None else [only]:
-        planned = _steps(*find_artifact(name, profile), name=name)
+        planned = _steps(find_artifact(name, profile), name=name)
         if not planned:
             raise ValueError(
                 f"{name} is not in the paper, and its work is not estimated: plan one of "
@@ -93,12 +93,7 @@ def steps(profile: Profile, only: str | None = None) -> list[Step]:
 
 
 def _steps(
-    measurement: Measurement,
-    half: Half,
-    profile: Profile,
-    task: str,
-    parts: Sequence[str] | None = None,
-    name: str | None = None,
+    request: Request, parts: Sequence[str] | None = None, name: str | None = None
 ) -> list[Step]:
     """Trainings, what else is needed, and the measurement; nothing where its work is not counted.
 
@@ -106,9 +101,10 @@ def _steps(
         parts: of the measurement; all that a page wants if not given.
         name: of the table or figure; the paper's first of the measurement if not given.
     """
+    measurement, half, profile, task = request
     if measurement.name not in {artifact.measurement for artifact in paper.ARTIFACTS.values()}:
         return []
-    wanted = measurement.parts(profile, half, task)
+    wanted = request.parts
     asked = wanted if parts is None else parts
     of_parts = [measurement.own(profile, half, part) for part in asked]
     usual = profile.seeds[:1] if half == "encoder" else profile.trainings(task)[:1]
@@ -116,13 +112,12 @@ def _steps(
     for seed in dict.fromkeys(seed for each in of_parts for seed in each.seeds or usual):
         planned += _training(half, profile, task, seed)
     for needed in {need.name: need for each in of_parts for need in each.needs}.values():
-        planned += _steps(needed, half, profile, task)
-    request = Request(measurement, half, profile, task)
+        planned += _steps(request._replace(measurement=needed))
     kept = store.stored(request.key, _results_of(request))
     stored_parts = [part for part in wanted if kept is not None and part in kept.parts]
     state = f"{len(stored_parts)} of {len(wanted)} parts" if stored_parts else "missing"
     state = "done" if len(stored_parts) == len(wanted) else state
-    passes, translations = work_of(measurement, half, profile, task, asked)
+    passes, translations = work_of(request, asked)
     what = f"{name or paper.name_of(measurement.name, half, task)} ({measurement.name})"
     measured = Step(what, task, passes, state, translations, half)
     return [*dict.fromkeys(planned), measured]  # what is needed may need the same training
@@ -209,15 +204,14 @@ def probes(profile: Profile, planned: list[Step], seconds: float = 2.0) -> dict[
 
 def announce(upcoming: Upcoming) -> None:
     """Say on standard error what is about to be measured, and how long it takes."""
-    measurement, half, profile, task, parts, left_out = upcoming
-    key = Request(measurement, half, profile, task).key
-    words = f"{'/'.join(key)}: {len(parts)} of its parts are to be measured"
+    request, parts, left_out = upcoming
+    words = f"{'/'.join(request.key)}: {len(parts)} of its parts are to be measured"
     if left_out:
         words += f" on the first training alone, without {', '.join(left_out)}"
-    before = _steps(measurement, half, profile, task, parts)[:-1]
+    before = _steps(request, parts)[:-1]
     if missing := [step.what for step in before if step.state != "done"]:
         words += f", after what is not here ({', '.join(missing)})"
-    kept = store.stored(key, results_folder(profile))
+    kept = store.stored(request.key, results_folder(request.profile))
     if kept is not None and {*parts} <= {*kept.parts}:
         time = _as_stored(upcoming, kept)
     elif (seconds := most_seconds(upcoming, {})) is None:
@@ -229,7 +223,7 @@ def announce(upcoming: Upcoming) -> None:
 
 def _as_stored(upcoming: Upcoming, kept: store.Result) -> str:
     """From what the stored parts took; of fewer texts the share of the work, where it is counted."""
-    measurement, half, profile, task, parts, _ = upcoming
+    request, parts, _ = upcoming
     records = [kept.parts[name].provenance for name in parts]
     # parts that were measured together have the time of all of them
     seconds = sum({record["date"]: record["seconds"] for record in records}.values())
@@ -243,8 +237,11 @@ def _as_stored(upcoming: Upcoming, kept: store.Result) -> str:
         )
     )
     named = ("task", "model", "translation_model", "language_task", "language_model")
-    usual = load_profile(kept.profile, **{field: getattr(profile, field) for field in named})
-    works = [_steps(measurement, half, each, task, parts)[-1:] for each in (profile, usual)]
+    usual = load_profile(
+        kept.profile, **{field: getattr(request.profile, field) for field in named}
+    )
+    profiles = request.profile, usual
+    works = [_steps(request._replace(profile=each), parts)[-1:] for each in profiles]
     if not all(works):
         return f"The stored ones took {_minutes(seconds)} on {where}; fewer texts take less."
     now, then = (step.translations or step.passes for (step,) in works)
@@ -257,8 +254,9 @@ def most_seconds(upcoming: Upcoming, timed: dict[tuple, probing.Probe]) -> float
     Args:
         timed: what was timed before and is not timed again; what is timed now is added.
     """
-    measurement, half, profile, task, parts, _ = upcoming
-    planned = _steps(measurement, half, profile, task, parts)
+    request, parts, _ = upcoming
+    _, half, profile, task = request
+    planned = _steps(request, parts)
     if not planned:
         return None
     planned[-1] = dataclasses.replace(planned[-1], state="missing")

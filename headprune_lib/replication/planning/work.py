@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.data.iwslt import N_SCORE
 from headprune_lib.replication.lazy import probing
-from headprune_lib.replication.measurements.measurement import Half, Measurement
+from headprune_lib.replication.measurements.base import Half
+from headprune_lib.replication.measurements.obtaining import Request
 from headprune_lib.replication.measurements.orders import ONE_BY_ONE
 from headprune_lib.replication.measurements.speed import config_of_shape
 from headprune_lib.replication.order_names import parse_part
@@ -57,15 +58,11 @@ _N = {
 """Texts that may not be here: as the Hub's cards and MTNT's authors say, after fairseq's cleaning."""
 
 
-def work_of(
-    measurement: Measurement, half: Half, profile: Profile, task: str, parts: Sequence[str]
-) -> Work:
+def work_of(request: Request, parts: Sequence[str]) -> Work:
     """What measuring some parts evaluates, at most, beside what it takes from other measurements."""
-    if measurement.name == "speed":
-        return _timed(profile), 0.0
-    if half == "encoder":
-        return _encoder(measurement, profile, task, parts), 0.0
-    return _translation(measurement, profile, task, parts)
+    if request.measurement.name == "speed":
+        return _timed(request.profile), 0.0
+    return (_encoder if request.half == "encoder" else _translation)(request, parts)
 
 
 def training_passes(half: Half, profile: Profile, task: str) -> float:
@@ -90,7 +87,8 @@ def _n(profile: Profile, half: Half, task: str, split: str, most: int | None = N
     return n if most is None else min(n, most)
 
 
-def _encoder(measurement: Measurement, profile: Profile, task: str, parts: Sequence[str]) -> float:
+def _encoder(request: Request, parts: Sequence[str]) -> Work:
+    measurement, _, profile, task = request
     config = probing.config_of(profile)
     layers, heads = config.num_hidden_layers, config.num_attention_heads
     test = _n(profile, "encoder", task, "test") - profile.n_used
@@ -122,12 +120,11 @@ def _encoder(measurement: Measurement, profile: Profile, task: str, parts: Seque
             new = {(scores, seed) for seed in seeds} - scored
             passes += TRAINING * profile.n_scoring * len(new) * (profile.steps if again else 1)
             scored |= new
-    return passes
+    return passes, 0.0
 
 
-def _translation(
-    measurement: Measurement, profile: Profile, task: str, parts: Sequence[str]
-) -> Work:
+def _translation(request: Request, parts: Sequence[str]) -> Work:
+    measurement, _, profile, task = request
     shape, far = probing.shape_of(profile, task), profile.translation_far
     (choice, reported), several = TRANSLATION_TASKS[task].chosen, profile.n_headline
     verses = profile.n_verses

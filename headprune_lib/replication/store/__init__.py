@@ -22,27 +22,3 @@ from headprune_lib.replication.store.signature import (
     make_signature,
     provenance,
 )
-
-__all__ = [
-    "OUTCOMES",
-    "Arrays",
-    "Journal",
-    "Key",
-    "Measured",
-    "Outcomes",
-    "Part",
-    "Result",
-    "ResultDamaged",
-    "UnitsFailed",
-    "computing_on",
-    "find",
-    "fingerprint",
-    "load",
-    "make_signature",
-    "plain",
-    "prefixed",
-    "provenance",
-    "save",
-    "stored",
-    "unprefixed",
-]

@@ -1,4 +1,8 @@
-"""Heads as results hold them: small integers, and back."""
+"""Outcomes as results hold them: heads as small integers, and pairs under masks.
+
+Of masked models n-gram counts, packed, and draft losses are kept as the *change* from the unmasked one:
+few change, so that the files stay small.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from headprune_lib.replication.lazy import masking
+from headprune_lib.replication.metrics import MILLINAT, coarse, unpack
+from headprune_lib.replication.store.files import Arrays
 
 KINDS = ("enc-enc", "enc-dec", "dec-dec")
 """Of attention in an encoder-decoder, as the paper names them: the encoder's own, the decoder's to
@@ -36,3 +42,74 @@ def rows_of(heads: np.ndarray, stored: np.ndarray) -> np.ndarray:
     """
     rows = {tuple(head): row for row, head in enumerate(stored.tolist())}
     return np.array([rows[tuple(head)] for head in heads.tolist()], int)
+
+
+# --- pairs under masks ----------------------------------------------------------------------------
+
+BESIDE = "sacrebleu_"
+"""Begins the names of outcomes of sacrebleu's own BLEU, where another one is the main one."""
+
+
+def joined(units: list[Arrays], back: np.ndarray) -> Arrays:
+    """The outcomes of all groups of pairs in the pairs' own order, those of masks as changes.
+
+    Args:
+        back: the place of each pair among those of the groups, in turn.
+    """
+    columns: Arrays = {}
+    for way in ("", BESIDE):
+        if f"{way}counts" not in units[0]:
+            continue
+        counts = np.concatenate([unit[f"{way}counts"] for unit in units], axis=1)[:, back]
+        lengths = np.concatenate([unit[f"{way}reference_lengths"] for unit in units])[back]
+        columns |= {
+            f"{way}counts_uncut": counts[0],
+            f"{way}counts_change": counts[1:] - counts[0],
+            f"{way}reference_lengths": lengths,
+        }
+    loss = np.concatenate([unit["draft_loss"] for unit in units], -1)[:, back]
+    loss = np.rint(MILLINAT * loss)
+    return {
+        **columns,
+        "draft_loss_uncut": loss[0].astype(np.int32),
+        "draft_loss_change": (loss[1:] - loss[0]).astype(np.int32),
+    }
+
+
+def all_counts(raw: Arrays, prefix: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Counts of the unmasked model (n, 10) and of the masked ones (M, n, 10) from raw outcomes."""
+    lengths, uncut = raw[f"{prefix}reference_lengths"], raw[f"{prefix}counts_uncut"]
+    return unpack(uncut, lengths), unpack(uncut + raw[f"{prefix}counts_change"], lengths)
+
+
+def first_verses(raw: Arrays, n: int | None) -> Arrays:
+    """What :meth:`TranslationSubject.sweep` found on the first ``n`` verses."""
+    return {
+        name: values
+        if name == "heads"
+        else values[:, :n]
+        if name.endswith("_change")
+        else values[:n]
+        for name, values in raw.items()
+    }
+
+
+def mean_losses(raw: Arrays) -> Arrays:
+    """``raw`` with ``draft_log_loss`` (1 + M,) in place of the draft loss of every verse.
+
+    The mean in nats, of the unmasked model first, in a hundredth of the space: enough to choose
+    between heads (Table 5) and for the record, where no statistic asks for single losses. Outcomes
+    that hold the mean alone, or no drafts, are given back as they are.
+    """
+    if "draft_loss_uncut" not in raw:
+        return raw
+    uncut, change = raw["draft_loss_uncut"], raw["draft_loss_change"]
+    kept = {name: values for name, values in raw.items() if not name.startswith("draft_loss")}
+    means = np.concatenate([[uncut.mean()], uncut.mean() + change.mean(-1)]) / MILLINAT
+    return {**kept, "draft_log_loss": means}
+
+
+def coarse_losses(raw: Arrays) -> Arrays:
+    """``raw`` with the *changes* of the draft losses to five binary digits, in half the space."""
+    change = np.rint(coarse(raw["draft_loss_change"])).astype(np.int32)
+    return {**raw, "draft_loss_change": change}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import hashlib
 import importlib.metadata
@@ -59,9 +58,9 @@ def fingerprint(name: str, statistics: Any) -> str:
 
     Args:
         name: of the measurement.
-        statistics: a dataclass with all constants that its ``summarise`` reads.
+        statistics: all constants that its summary reads, a dataclass or a namespace.
     """
-    content = json.dumps([name, dataclasses.asdict(statistics)], sort_keys=True, allow_nan=False)
+    content = json.dumps([name, statistics], sort_keys=True, allow_nan=False, default=vars)
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 

@@ -17,12 +17,16 @@ from typing import Any
 from headprune_lib.replication import store
 from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.measurements import MEASUREMENTS
-from headprune_lib.replication.measurements.halves import half_of
+from headprune_lib.replication.measurements.obtaining import half_of
 from headprune_lib.replication.paths import cache_root, project_root
 from headprune_lib.replication.store import Key, Result, plain
 from headprune_lib.replication.store.files import replace_files
-from headprune_lib.replication.verification.again import NotAtHand, found_again, profile_of
-from headprune_lib.replication.verification.compare import Quantity
+from headprune_lib.replication.verification.again import (
+    NotAtHand,
+    Quantity,
+    found_again,
+    profile_of,
+)
 
 Record = dict[str, Any]
 """Hash of the result, version of its measurement, what was found again and what was not at hand."""

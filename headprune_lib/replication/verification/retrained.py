@@ -41,9 +41,13 @@ from headprune_lib.replication.order_names import IMPORTANCE
 from headprune_lib.replication.paths import cache_root, trained_apart
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Key, Result
-from headprune_lib.replication.store.verses import all_counts
-from headprune_lib.replication.verification.again import found_again, measured_again, own_rows
-from headprune_lib.replication.verification.compare import Quantity
+from headprune_lib.replication.store.heads import all_counts
+from headprune_lib.replication.verification.again import (
+    Quantity,
+    found_again,
+    measured_again,
+    own_rows,
+)
 
 UNPRUNED = {"accuracy": 0.02, "f1": 0.02, "matthews": 0.12, "BLEU": 2.0}
 ALONG = {"accuracy": 0.04, "f1": 0.04, "matthews": 0.12, "BLEU": 3.0}
@@ -84,7 +88,7 @@ def verify(
     The training lies in a folder of its own in the cache, where the next verification of the same
     model finds it; it resumes after a kill, and neither reads nor changes the weights that were
     measured. If it ends with those very weights, outcomes of drawn texts must be found again to a
-    rounding (:mod:`~headprune_lib.replication.verification.compare`); if not, the statistical rule
+    rounding (:mod:`~headprune_lib.replication.verification.again`); if not, the statistical rule
     of this module holds.
 
     Args:

@@ -13,10 +13,9 @@ from headprune_lib import find_heads, order_mask, rank_heads, score_heads
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
 from headprune_lib.replication.measurements.head_roles import OFFSETS
 from headprune_lib.replication.measurements.scores import DRAWS, drawn, sizes_of
-from headprune_lib.replication.measurements.which_first import ALPHAS
+from headprune_lib.replication.measurements.which_first import ALPHAS, COMBINED, CONTROL
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.profiles import load_profile

@@ -13,17 +13,17 @@ from headprune_lib import ones_mask
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication import measurements
 from headprune_lib.replication.measurements import MEASUREMENTS
-from headprune_lib.replication.measurements.halves import HALF_OF
-from headprune_lib.replication.measurements.measurement import HALVES, Measurement, Own
+from headprune_lib.replication.measurements.base import HALVES, Measurement, Own
+from headprune_lib.replication.measurements.estimates import Resamples
 from headprune_lib.replication.measurements.obtaining import (
+    HALF_OF,
     OtherWeights,
     Request,
     obtain,
     results_folder,
     sha256_of,
 )
-from headprune_lib.replication.measurements.records import Resamples
-from headprune_lib.replication.measurements.removal import losses_under
+from headprune_lib.replication.measurements.orders import losses_under
 from headprune_lib.replication.models.encoders import file_name, recipe, weights_path
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import EncoderSubject

@@ -7,10 +7,10 @@ import pytest
 from headprune_lib import masked_heads, rank_heads, score_heads
 from headprune_lib.masking import ones_mask
 from headprune_lib.replication import measurements
-from headprune_lib.replication.measurements.effects import one_by_one_scores
+from headprune_lib.replication.measurements.single_heads import one_by_one_scores
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
-from headprune_lib.replication.setups import EncoderSubject, TranslationSubject, forced_batches
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store.heads import heads_in
 from headprune_lib.selection import prune_schedule
 
@@ -51,7 +51,7 @@ def test_scored_again_after_each_step(smoke, half):
     else:
         name, artifact = "importance rescored", "figure3a"
         main = TranslationSubject.of(smoke, smoke.translation_task, kernel="eager")
-        batches = forced_batches(main, main.split("score"))
+        batches = main.forced(main.split("score")).batches
     found = heads_of(measurements.get(artifact, smoke, parts=[name]), name)
     mask, gone = ones_mask(main.model), []
     schedule = prune_schedule(len(found), smoke.steps)

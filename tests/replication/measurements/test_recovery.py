@@ -9,8 +9,8 @@ import torch
 
 from headprune_lib import head_importance, order_mask, prune_heads, rank_heads
 from headprune_lib.replication import measurements
+from headprune_lib.replication.measurements.orders import n_cut
 from headprune_lib.replication.measurements.recovery import read_part
-from headprune_lib.replication.measurements.removal import n_cut
 from headprune_lib.replication.models import encoders as retraining
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store.heads import heads_in

@@ -2,24 +2,25 @@
 
 import dataclasses
 import math
+import pickle
 
+import cloudpickle
 import numpy as np
 import plainly
 import pytest
 import torch
 
-from headprune_lib import find_heads, order_mask, tune_mask
+from headprune_lib import find_heads, ones_mask, order_mask, tune_mask
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data import Texts
-from headprune_lib.replication.measurements.checkpoints import Point, chosen, further_masks
+from headprune_lib.replication.measurements.along_training import Point, chosen, further_masks
 from headprune_lib.replication.measurements.translators import shared_ngrams
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.profiles import Checkpoints
-from headprune_lib.replication.setups import TranslationSubject, forced_batches
+from headprune_lib.replication.setups import TranslationSubject
 from headprune_lib.replication.store import Journal
-from headprune_lib.replication.store.heads import KINDS
-from headprune_lib.replication.store.verses import all_counts
+from headprune_lib.replication.store.heads import KINDS, all_counts
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,20 @@ def scores_of(raw, prefix=""):
     own = {n.removeprefix(prefix): one for n, one in raw.items() if n.startswith(prefix)}
     uncut, cut = all_counts({**own, "heads": raw.get(f"{prefix}heads", raw["heads"])})
     return float(corpus_bleu(uncut.sum(0))), corpus_bleu(cut.sum(1))
+
+
+def test_a_worker_masks_the_model_whose_losses_it_takes(subject, tmp_path, monkeypatch):
+    pairs, whole = subject.tested(12), ones_mask(subject.model)
+    masks = {"whole": whole, "cut": {kind: values * 0 for kind, values in whole.items()}}
+    here = subject.reference_losses(pairs, masks, Journal(tmp_path / "here"))
+    assert (here["loss"][0] != here["loss"][1]).all()
+
+    def sent(_subject, units, *_others):
+        return [pickle.loads(cloudpickle.dumps(unit))() for unit in units.values()]
+
+    monkeypatch.setattr(TranslationSubject, "compute", sent)
+    there = subject.reference_losses(pairs, masks, Journal(tmp_path / "there"))
+    np.testing.assert_array_equal(there["loss"], here["loss"])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +145,7 @@ def test_orders_beside_each_other_are_followed_as_plain_masks_say(pre, part):
         n_cut = math.ceil(len(order) * raw["shares"][step] - 1e-9)
         mask = order_mask(subject.model, order, n_cut)
         if "tuned" in part:
-            mask = tune_mask(subject.model, mask, forced_batches(subject, subject.split("score")))
+            mask = tune_mask(subject.model, mask, subject.forced(subject.split("score")).batches)
             for kind, gates in mask.items():
                 np.testing.assert_allclose(raw[f"gates {kind}"][0, step], gates, atol=1e-3)
         assert curve[step] == pytest.approx(plainly.bleu(subject, pairs, mask), abs=1e-3)

@@ -11,8 +11,8 @@ from headprune_lib.replication import stats, store
 from headprune_lib.replication.measurements import MEASUREMENTS
 from headprune_lib.replication.measurements.along_training import gini_within
 from headprune_lib.replication.measurements.curves import Curves, parts_of_orders
-from headprune_lib.replication.measurements.effects import one_by_one_scores
-from headprune_lib.replication.measurements.halves import half_of
+from headprune_lib.replication.measurements.obtaining import half_of
+from headprune_lib.replication.measurements.single_heads import one_by_one_scores
 from headprune_lib.replication.measurements.which_first import shuffled_within
 from headprune_lib.replication.verification import records
 

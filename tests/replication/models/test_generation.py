@@ -12,8 +12,12 @@ from headprune_lib import head_mask, masked_heads, ones_mask
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import masked_rows
-from headprune_lib.replication.models.drafts import translations_under
-from headprune_lib.replication.models.generation import generate, marks_of, searched_under
+from headprune_lib.replication.models.generation import (
+    generate,
+    marks_of,
+    searched_under,
+    translations_under,
+)
 from headprune_lib.utils import teacher_forced, without_labels
 
 # none of them what other models of these tests have: the configuration alone says which they are

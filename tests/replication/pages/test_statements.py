@@ -16,7 +16,7 @@ from transformers import BertConfig, BertModel
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.bench.encoder import sweep_work
 from headprune_lib.replication.claims import evidence
-from headprune_lib.replication.measurements.contrasts import Statistics, values_of
+from headprune_lib.replication.measurements.which_first import Statistics, values_of
 from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.profiles import load_profile

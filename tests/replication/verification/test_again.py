@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from headprune_lib.replication import measurements
-from headprune_lib.replication.verification.again import NotAtHand, found_again
-from headprune_lib.replication.verification.compare import compared
+from headprune_lib.replication.verification.again import NotAtHand, compared, found_again
 
 ENCODER = (
     *("figure1b", "table3", "table6", "figure2b", "figure3b", "agreement", "table4", "stability"),

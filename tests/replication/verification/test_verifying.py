@@ -5,8 +5,7 @@ from typer.testing import CliRunner
 
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.cli import app
-from headprune_lib.replication.measurements.halves import HALF_OF
-from headprune_lib.replication.measurements.obtaining import results_folder
+from headprune_lib.replication.measurements.obtaining import HALF_OF, results_folder
 from headprune_lib.replication.models import encoders as weights
 from headprune_lib.replication.paths import cache_root
 from headprune_lib.replication.verification.retrained import verify

@@ -11,8 +11,8 @@ from headprune_lib.replication import measurements, store
 from headprune_lib.replication.claims.rules import share_judged, task_judged
 from headprune_lib.replication.lazy import masking, selection, torch
 from headprune_lib.replication.measurements import half_of
-from headprune_lib.replication.measurements.effects import one_by_one_scores
-from headprune_lib.replication.measurements.removal import n_cut
+from headprune_lib.replication.measurements.orders import n_cut
+from headprune_lib.replication.measurements.single_heads import one_by_one_scores
 from headprune_lib.replication.order_names import IMPORTANCE, parse_part
 from headprune_lib.replication.pages.tables.markup import shown_orders
 from headprune_lib.replication.published import published_task

@@ -4,12 +4,12 @@
 
     @measurement("largest", version=1, parameters=["n_scoring"])
     def largest(context):
-        subject = setups.EncoderSubject.of(context.profile)
+        subject = context.subject()
         return subject.measured({"scores": ...})
 
     @largest.summary
-    def _(outcomes):
-        return {"largest": outcomes[OUTCOMES]["scores"].max(1)}
+    def _(raw):
+        return {"largest": raw["scores"].max(1)}
 
 Each function names the arguments that it needs and is given no others.
 """
@@ -19,8 +19,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Literal
 
+from headprune_lib.replication.lazy import setups
 from headprune_lib.replication.order_names import seed_in
 from headprune_lib.replication.profiles import Finetuning, Profile
 from headprune_lib.replication.store import (
@@ -60,6 +62,24 @@ class Context:
     journal: Journal
     get: Callable[..., Result]
 
+    def subject(self, seed: int | None = None, **how: Any) -> Any:
+        """The trained model with its texts, as the half has them; see ``setups``.
+
+        Args:
+            seed: of the training; the first one if not given.
+            how: a ``kernel``; of translators the ``epoch`` or ``update`` of what a training kept.
+
+        Raises:
+            ValueError: the profile has no such training of a translator.
+        """
+        if self.half == "encoder":
+            return setups.EncoderSubject.of(self.profile, seed, **how)
+        if self.half == "language":
+            return setups.LanguageSubject.of(self.profile, self.task)
+        if seed is not None:
+            self.profile.check_training(self.task, seed)
+        return setups.TranslationSubject.of(self.profile, self.task, seed, **how)
+
     def settled(
         self, names: Sequence[str], compute: Callable[[], Arrays], *, costly: bool = False
     ) -> Arrays:
@@ -98,17 +118,12 @@ class Own:
     finetuning: Finetuning | None = None
 
 
-def _nothing() -> Own:
-    return Own()
-
-
 def _undeclared() -> dict[str, Any]:
     raise NotImplementedError("declare what follows from the outcomes, with the decorator summary")
 
 
-@dataclass(frozen=True)
-class NoStatistics:
-    """The constants of a summary that has none."""
+class Constants(SimpleNamespace):
+    """Those of one summary, by name."""
 
 
 @dataclass(eq=False)
@@ -118,8 +133,8 @@ class Measurement:
     Attributes:
         name: such as ``"pruning_curve"``.
         version: bumped by hand when the measurement's meaning changes.
-        statistics: half -> a dataclass of all constants that ``summarise`` reads; its fingerprint
-            tells when values must be computed anew.
+        statistics: half -> all constants that ``summarise`` reads; their fingerprint tells when
+            values must be computed anew.
         parameters: ``(profile, half) -> values`` that all parts depend on.
         measure: ``(context, part) -> Measured``.
         summarise: ``(half, outcomes, runs, statistics) -> values``, without model or data.
@@ -137,7 +152,7 @@ class Measurement:
     summarise: Callable[..., Any]
     halves: tuple[Half, ...] = ("encoder",)
     parts: Callable[..., tuple[str, ...]] = lambda: (OUTCOMES,)
-    own: Callable[..., Own] = _nothing
+    own: Callable[..., Own] = lambda: Own()  # noqa: PLW0108, Own itself takes arguments
     texts: Callable[..., tuple[str, ...]] = lambda task: (task,)
 
     def __post_init__(self) -> None:
@@ -155,8 +170,23 @@ class Measurement:
         return self.summarise(half, outcomes, runs, self.statistics[half])
 
     def summary(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare, as a decorator, what values follow from the outcomes."""
-        self.summarise = _given(function, "half", "outcomes", "runs", "statistics")
+        """Declare, as a decorator, what values follow from the outcomes.
+
+        A function that names ``raw`` is given the outcomes of one training after another. Its values
+        are those of the first one, and ``further`` has those of the others by the names of their
+        parts; where a further one was asked for by itself, ``further`` is all there is.
+        """
+        if "raw" not in inspect.signature(function).parameters:
+            self.summarise = _given(function, "half", "outcomes", "runs", "statistics")
+            return function
+        of_training = _given(function, "half", "raw", "statistics")
+
+        def summarise(half: Half, outcomes: Outcomes, statistics: Any) -> dict[str, Any]:
+            further = {name: of_training(half, raw, statistics) for name, raw in outcomes.items()}
+            first = further.pop(OUTCOMES, {})
+            return {**first, "further": further} if further else first
+
+        self.summarise = _given(summarise, "half", "outcomes", "runs", "statistics")
         return function
 
 
@@ -165,7 +195,7 @@ def measurement(
     *,
     version: int,
     parameters: Sequence[str] | Mapping[Half, Sequence[str]] | Callable[..., dict[str, Any]],
-    statistics: Any = None,
+    statistics: Any = Constants(),  # noqa: B008, nobody changes it
     halves: tuple[Half, ...] = ("encoder",),
     **further: Callable[..., Any],
 ) -> Callable[[Callable[..., Measured]], Measurement]:
@@ -174,16 +204,14 @@ def measurement(
     Args:
         parameters: names of the profile's values that all parts depend on, a dict of those of each
             half where these differ, or a function as in :class:`Measurement`.
-        statistics: a dataclass with the constants of the summary, a dict of those of each half where
-            these differ; None if the summary has none.
+        statistics: the constants of the summary, :class:`Constants` or a dataclass; a dict of those
+            of each half where these differ.
         further: ``parts``, ``own`` and ``texts`` as in :class:`Measurement`.
     """
 
     def read(profile: Profile, half: Half) -> dict[str, Any]:
         names = parameters[half] if isinstance(parameters, Mapping) else parameters
         return {name: getattr(profile, name) for name in names}
-
-    statistics = NoStatistics() if statistics is None else statistics
 
     def declare(measure: Callable[..., Measured]) -> Measurement:
         return Measurement(
@@ -240,15 +268,3 @@ def of_training(part: str) -> Own:
     """What such a part depends on besides: the training."""
     seed = seed_of(part)
     return Own(seeds=None if seed is None else (seed,))
-
-
-def with_further(
-    outcomes: Outcomes, summarise: Callable[[Arrays], dict[str, Any]]
-) -> dict[str, Any]:
-    """The first training's summary, and in ``further`` those of others by the names of their parts.
-
-    Where a further training was asked for by itself, ``further`` is all there is.
-    """
-    further = {name: summarise(raw) for name, raw in outcomes.items()}
-    first = further.pop(OUTCOMES, {})
-    return {**first, "further": further} if further else first

@@ -1,0 +1,216 @@
+"""Numbers with their 95% intervals: of scores on resampled texts, and as a result file holds them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headprune_lib.replication import stats
+from headprune_lib.replication.metrics import MILLINAT, SCORES, Score, corpus_bleu, unpack
+from headprune_lib.replication.order_names import IMPORTANCE
+from headprune_lib.replication.store import Arrays
+
+Difference = dict[str, Any]
+"""A paired difference with its 95% interval: ``difference``, ``interval``."""
+Correlation = dict[str, Any]
+"""A correlation over heads: ``r``, ``interval`` (95%) and ``p``; None where it is not defined."""
+Prunable = dict[str, Any]
+"""The largest share of the heads removable at a tolerated loss: ``share``, ``interval`` (95%)."""
+
+
+@dataclass(frozen=True)
+class Resamples:
+    """Resamples of a bootstrap, and what they are drawn with."""
+
+    resamples: int = 5_000
+    seed: int = 0
+
+
+def interval_record(drawn: np.ndarray) -> np.ndarray:
+    """The 95% interval of bootstrap draws ``(resamples, ...)``: low and high along the first axis."""
+    return np.quantile(drawn, [0.025, 0.975], axis=0)
+
+
+def correlation_record(x: np.ndarray, y: np.ndarray, method: str, draws: Resamples) -> Correlation:
+    """A correlation over heads; all None of fewer than 3, or where a side does not vary."""
+    if len(x) < 3 or min(np.ptp(x), np.ptp(y)) == 0:
+        return _correlation(None)
+    return _correlation(stats.correlation(x, y, method, draws.resamples, draws.seed))
+
+
+def partial_record(
+    x: np.ndarray,
+    y: np.ndarray,
+    groups: np.ndarray,
+    draws: Resamples,
+    given: Sequence[np.ndarray] = (),
+) -> Correlation:
+    """Spearman's correlation over heads with their group, and what is given, held fixed.
+
+    All None where nothing is left to correlate.
+    """
+    try:
+        found = stats.partial_spearman(x, y, [*given], groups, draws.resamples, draws.seed)
+    except ValueError:
+        return _correlation(None)
+    return _correlation(found)
+
+
+def _correlation(found: stats.Estimate | None) -> Correlation:
+    if found is None:
+        return {"r": None, "interval": [None, None], "p": None}
+    return {"r": found.value, "interval": [found.low, found.high], "p": found.p}
+
+
+def prunable_record(
+    shares: np.ndarray,
+    mean: np.ndarray,
+    drawn: np.ndarray,
+    chance: float,
+    tolerances: Sequence[float],
+) -> dict[str, Prunable]:
+    """Largest share removable at each tolerance, with the interval over bootstrap draws.
+
+    Args:
+        shares: (steps + 1,) shares removed.
+        mean, drawn: the mean curve (steps + 1,) and its draws (resamples, steps + 1).
+        chance: the score that a model without any head can be expected to have.
+    """
+    return {
+        tolerance_key(tolerance): {
+            "share": float(stats.prunable_share(shares, mean, chance, tolerance)),
+            "interval": interval_record(stats.prunable_share(shares, drawn, chance, tolerance)),
+        }
+        for tolerance in tolerances
+    }
+
+
+def tolerance_key(tolerance: float) -> str:
+    """The key of a tolerance in a result's values; JSON has no numbers for keys.
+
+    >>> tolerance_key(0.02)
+    '2%'
+    """
+    return f"{tolerance:.0%}"
+
+
+# --- scores of texts ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A number or an array of them, (...), and the same on resampled texts, (resamples, ...)."""
+
+    value: Any
+    drawn: np.ndarray
+
+    def __sub__(self, other: Drawn) -> Drawn:
+        """Paired: both are on the same resamples."""
+        return Drawn(self.value - other.value, self.drawn - other.drawn)
+
+    def map(self, statistic: Callable[..., np.ndarray], *others: Drawn) -> Drawn:
+        """What a statistic makes of the numbers, and of those of others on the same resamples."""
+        return Drawn(
+            statistic(self.value, *(other.value for other in others)),
+            statistic(self.drawn, *(other.drawn for other in others)),
+        )
+
+    @property
+    def interval(self) -> np.ndarray:
+        """The 95% interval: low and high along the last axis."""
+        return interval_record(self.drawn).T
+
+    @property
+    def difference(self) -> Difference:
+        """Of a difference, as a result holds it."""
+        return {"difference": self.value, "interval": interval_record(self.drawn)}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What each text contributes to the sums that a score is made from, under each mask.
+
+    Attributes:
+        counts: (..., texts, k).
+        of: ``(..., k) -> (...)``, the score of summed counts.
+        chance: the score that needs no model.
+    """
+
+    counts: np.ndarray
+    of: Callable[[np.ndarray], np.ndarray]
+    chance: float = 0.0
+
+    @property
+    def scores(self) -> np.ndarray:
+        """On all texts, (...)."""
+        return self.of(self.counts.sum(-2))
+
+    def drawn(self, draws: Resamples) -> Drawn:
+        """On resampled texts, the same for all masks."""
+        *masks, texts, k = self.counts.shape
+        flat = self.counts.reshape(-1, texts, k)
+        resampled = stats.bootstrap_scores(self.of, flat, draws.resamples, draws.seed)
+        return Drawn(self.scores, resampled.reshape(-1, *masks))
+
+
+def score_of(raw: Arrays) -> Score:
+    """The score that a part of the encoder half was measured in."""
+    return SCORES[str(raw.get("metric", "accuracy"))]
+
+
+def of_answers(correct: np.ndarray, raw: Arrays) -> Scored:
+    """Right or wrong answers (..., texts); ``raw`` holds the ``labels`` and names the metric."""
+    score, labels = score_of(raw), raw["labels"]
+    return Scored(score.counts(correct, labels), score.of, score.chance(labels))
+
+
+def of_translations(packed: np.ndarray, reference_lengths: np.ndarray) -> Scored:
+    """BLEU of packed counts (..., texts, 5)."""
+    return Scored(unpack(packed, reference_lengths), corpus_bleu)
+
+
+def of_losses(nats: np.ndarray, tokens: np.ndarray | int = 1) -> Scored:
+    """Loss a token from sums over texts (..., texts), or a text where there is 1 token a text."""
+    sums = np.stack([nats, np.broadcast_to(tokens, nats.shape)], -1).astype(float)
+    return Scored(sums, lambda sums: sums[..., 0] / sums[..., 1])
+
+
+def scored(raw: Arrays, way: str = "") -> Scored:
+    """The outcomes of a part along its order: (runs, steps, texts, k), the whole model's first.
+
+    Args:
+        way: what begins the names of counts where BLEU was taken in another way beside.
+    """
+    if "correct" in raw:
+        return of_answers(raw["correct"], raw)
+    what = "loss" if "tokens" in raw else f"{way}counts"
+    whole, change = raw[f"{what}_uncut"], raw[f"{what}_change"]
+    cuts = whole + change.astype(whole.dtype)
+    if what == "loss" or cuts.ndim == 3:  # run after run, without the whole model
+        cuts = cuts.reshape(len(raw["names"]), -1, *whole.shape)
+        first = np.broadcast_to(whole, (len(cuts), 1, *whole.shape))
+        cuts = np.concatenate([first, cuts], axis=1)
+    if what == "loss":
+        return of_losses(cuts / MILLINAT, raw["tokens"])
+    return of_translations(cuts, raw[f"{way}reference_lengths"])
+
+
+def joined(parts: Sequence[Scored]) -> Scored:
+    """The runs of several parts, one after the other."""
+    return dataclasses.replace(parts[0], counts=np.concatenate([part.counts for part in parts]))
+
+
+def mean_curves(curves: Mapping[str, Scored], draws: Resamples) -> dict[str, Drawn]:
+    """The mean over runs, (steps,), also on resampled texts and runs, paired between curves."""
+    # one kind's heads or another's: the trainings are the same
+    together = {name: IMPORTANCE for name in curves if name.endswith(f" {IMPORTANCE}")}
+    sums = {name: curve.counts for name, curve in curves.items()}
+    of = next(iter(curves.values())).of
+    if of is SCORES["accuracy"].of:  # a plain mean; as a ratio the sixth digit would change
+        sums, of = {name: counts[..., 0] for name, counts in sums.items()}, None
+    drawn = stats.bootstrap_curves(sums, draws.resamples, draws.seed, of, together)
+    return {name: Drawn(curve.scores.mean(0), drawn[name]) for name, curve in curves.items()}
