@@ -138,8 +138,6 @@ def _table(path: Path) -> Table:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, restkey=_MORE, **form)
         names, rows = list(reader.fieldnames or ()), list(reader)
-    if not names:
-        raise ValueError("the file is empty; its first line is to name the columns")
     if len(set(names)) < len(names):
         raise ValueError(f"a column is named twice: {names}")
     for number, row in enumerate(rows, 1):
@@ -166,8 +164,6 @@ def _jsonl(path: Path) -> Table:
                     '{"text": "…", "label": 1}'
                 )
             rows.append(row)
-    if not rows:
-        raise ValueError("the file is empty; each line is to be an object")
     return list(dict.fromkeys(name for row in rows for name in row)), rows
 
 
@@ -283,33 +279,23 @@ def positions(model: PreTrainedModel) -> int | None:
     return min([*sizes, getattr(model.config, "max_position_embeddings", sizes[0])])
 
 
-@dataclass(frozen=True)
 class Reader:
-    """Reads files for a model that is loaded."""
+    """A model by its name, and files that are read for it."""
 
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    batch_size: int
-    max_length: int
-    text_columns: Sequence[str]
-
-    @classmethod
-    def load(
-        cls, name: str, device: str, batch_size: int, max_length: int, columns: list[str] | None
-    ) -> Reader:
-        """The reader of a model by its name."""
-        model, tokenizer = load_model(name, device=device), load_tokenizer(name)
-        return cls(model, tokenizer, batch_size, max_length, columns or ())
+    def __init__(
+        self, name: str, device: str, batch_size: int, max_length: int, columns: list[str] | None
+    ) -> None:
+        self.model, self.tokenizer = load_model(name, device=device), load_tokenizer(name)
+        self.sizes, self.columns = (batch_size, max_length), columns or ()
 
     def rows(self, path: Path) -> Rows:
         """What a file holds."""
-        return read_rows(path, kind_of(self.model), self.text_columns)
+        return read_rows(path, kind_of(self.model), self.columns)
 
     def batches(self, path: Path) -> list[Batch]:
         """The batches of a file where the model is; ValueError where it does not run on the first."""
         device = next(self.model.parameters()).device
-        rows, sizes = self.rows(path), (self.batch_size, self.max_length)
-        made = make_batches(self.model, self.tokenizer, rows, *sizes)
+        made = make_batches(self.model, self.tokenizer, self.rows(path), *self.sizes)
         batches = [to_device(batch, device) for batch in made]
         try:
             with torch.inference_mode():

@@ -14,6 +14,7 @@ from torch import nn
 
 import headprune_lib
 from headprune_lib.budgets import BudgetResult
+from headprune_lib.cli.bounds import TITLES
 from headprune_lib.cli.output import shown, title
 from headprune_lib.cli.quality import Budget, quality
 from headprune_lib.discovery import find_heads
@@ -51,7 +52,7 @@ def page(
     if cut.curve:
         walk = [(point.heads, budget.shown(point.value)) for point in cut.curve]
         limit = budget.shown(budget.limit)
-        charts.append((f"What was walked: {budget.bound.title}", walk, limit))
+        charts.append((f"What was walked: {TITLES[budget.bound.option]}", walk, limit))
     for name, walk in _on_the_way(before, gone, tested).items():
         charts.append((f"{title(name)} on the way", walk, None))
     return environment.get_template("report.html.jinja").render(
