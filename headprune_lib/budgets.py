@@ -333,9 +333,7 @@ def seconds_cost(
     """
     device = ensure_device(model, None)
     inputs = model_inputs(model, to_device(batch, device))
-    blocks = tuple(
-        block for block in find_heads(model) if block.kept_heads and not block.why_not_prunable
-    )
+    blocks = tuple(b for b in find_heads(model) if b.kept_heads and not b.why_not_prunable)
     tables: dict[str, dict[Size, float]] = {}
     measured: dict[Any, dict[Size, float]] = {}
     wholes: list[float] = []

@@ -409,9 +409,8 @@ def _with_sharing(blocks: list[AttentionLayer], memory: _Memory) -> Iterator[Att
         elif (block.path in makers or not makes) and not why:
             why = f"it reads the keys and values of {makers.get(block.path, 'another layer')}"
         # some layers can lose no single head, only all heads of the layer or of a group
-        stuck = why and (
-            block.why_whole_groups or (block.why_keep_one and block.queries_per_kv == 1)
-        )
+        single = block.why_keep_one and block.queries_per_kv == 1
+        stuck = why and (block.why_whole_groups or single)
         why_not_prunable = block.why_not_prunable or (why if stuck else "")
         yield replace(block, why_keep_groups=why, why_not_prunable=why_not_prunable)
 

@@ -422,11 +422,10 @@ def _compare(losses: _Losses, slopes: Tensor) -> tuple[str, float]:
         # whatever the model's code makes of another precision, its own differences are left
         with suppress(Exception), torch.autocast(device, enabled=False):
             copied = losses.cast(precision)
-            exact = _slopes(
-                gate_gradients(
-                    copied.model, copied.batch, losses.blocks, losses.loss, checked=False
-                )
+            found = gate_gradients(
+                copied.model, copied.batch, losses.blocks, losses.loss, checked=False
             )
+            exact = _slopes(found)
             problem, bound = _differences(copied, exact, eps)
             apart = (slopes - exact).norm(dim=0) * _weights(exact, unit)
             speaks_for_model = bound <= _TELLING and float(apart.square().mean()) <= unit
@@ -497,9 +496,8 @@ def _derivative(
     derivative is exact ``enough``. ``at`` are the losses with all gates open.
     """
     best, bound = torch.full_like(at, math.nan), math.inf
-    step = 2.0 ** math.floor(
-        math.log2(min(unit**0.2, 0.5))
-    )  # smooth bends and rounding count alike
+    # smooth bends and rounding count alike
+    step = 2.0 ** math.floor(math.log2(min(unit**0.2, 0.5)))
     odd: list[Tensor] = []
     even: list[Tensor] = []
     while len(odd) < 3 or (bound > enough and 2 * noise / step < bound and step > unit):

@@ -81,16 +81,14 @@ def _by_kind(kinds: Collection[str], values: Any, what: str, maker: str) -> Head
 
 
 def check_mask(
-    model: nn.Module,
-    mask: HeadTensors | Tensor | Heads,
-    blocks: Sequence[AttentionLayer] | None = None,
+    model: nn.Module, mask: HeadTensors | Tensor | Heads, blocks: Sequence[AttentionLayer]
 ) -> HeadTensors:
     """``mask`` as floating-point tensors by kind, or an error that says what is wrong with it.
 
     Args:
         mask: kind -> ``(layer, head)``, tensors or arrays; of a model of one kind the tensor alone
             will do. Or the heads to cut, as :func:`headprune_lib.head_mask` takes them.
-        blocks: those of ``find_heads(model)``, where they are known already.
+        blocks: those of ``find_heads(model)``.
 
     Returns:
         kind -> ``(layer, head)``, float32 or float64, on the CPU; NaN where there is no head. Where
@@ -102,7 +100,7 @@ def check_mask(
             infinity for a head that there is.
         IndexError: a head to cut that the model does not have.
     """
-    full = ones_of(find_heads(model) if blocks is None else blocks)
+    full = ones_of(blocks)
     if _names_heads(mask):
         return without_heads(full, mask)
     maker = "ones_mask(model) keeps every head, head_mask(model, heads) cuts some"
@@ -300,17 +298,16 @@ def masked_rows(
         rows: for each example of the batch the index of its mask. In a beam search each example
             stands for as many rows of the batch as there are beams.
     """
-    blocks = find_heads(model)
-    stacked = stacked_masks(model, masks, blocks)
-    with gated(model, {kind: values[:, list(rows)] for kind, values in stacked.items()}, blocks):
+    stacked = stacked_masks(model, masks)
+    with gated(model, {kind: values[:, list(rows)] for kind, values in stacked.items()}):
         yield model
 
 
 def stacked_masks(
-    model: nn.Module, masks: Sequence[HeadTensors], blocks: Sequence[AttentionLayer] | None = None
+    model: nn.Module, masks: Sequence[HeadTensors]
 ) -> dict[str, Float[Tensor, "layer mask head"]]:
     """Several masks, checked, as kind -> ``(layer, mask, head)``."""
-    blocks = find_heads(model) if blocks is None else blocks
+    blocks = find_heads(model)
     checked = [check_mask(model, mask, blocks) for mask in masks]
     return {kind: torch.stack([mask[kind] for mask in checked], dim=1) for kind in checked[0]}
 

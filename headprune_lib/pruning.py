@@ -52,9 +52,8 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
     kept = {kind: values.tolist() for kind, values in check_cut(model, mask, blocks).items()}
     check_not_masked(model, blocks)
     keep = [[h for h in block.kept_heads if kept[block.kind][block.layer][h]] for block in blocks]
-    changed = [
-        (b, heads) for b, heads in zip(blocks, keep, strict=True) if len(heads) < len(b.kept_heads)
-    ]
+    pairs = zip(blocks, keep, strict=True)
+    changed = [(block, heads) for block, heads in pairs if len(heads) < len(block.kept_heads)]
     for block, heads in changed:
         if block.why_not_prunable:
             raise ValueError(
@@ -94,10 +93,7 @@ def check_not_masked(model: nn.Module, blocks: Iterable[AttentionLayer]) -> None
 def not_plain(module: nn.Module) -> str | None:
     """Why a projection's weights cannot be read and sliced as they are; None where they can."""
     if hasattr(module, "lora_A") or hasattr(module, "base_layer"):
-        return (
-            "wraps the weights in an adapter (LoRA): merge it first, "
-            "model = model.merge_and_unload()"
-        )
+        return "wraps the weights in an adapter (LoRA): merge it first, model.merge_and_unload()"
     stored = module.__dict__.get("_parameters", {})
     if "weight_orig" in stored:
         return (
@@ -214,9 +210,7 @@ def _named_heads(
     """
     generation = getattr(model, "generation_config", None)
     config: Any = getattr(model, "config", None)
-    pairs = [
-        (layer, number) for layer, number in getattr(generation, "alignment_heads", None) or ()
-    ]
+    pairs = [(layer, n) for layer, n in getattr(generation, "alignment_heads", None) or ()]
     if pairs and all(0 <= number < n_heads.get(layer, 0) for layer, number in pairs):
         yield generation, "alignment_heads", pairs  # else they are another model's
     # SpeechT5 for text is trained without that loss

@@ -422,9 +422,8 @@ class AttentionLayer(_FormerFields):
                 f"cannot be removed: {self.why_keep_groups}. Keep equally many heads of each group "
                 f"(prune_mask does), or use masked_heads. The groups are {groups}"
             )
-        split = [
-            group for group, n in zip(groups, counts, strict=True) if 0 < n < self.queries_per_kv
-        ]
+        size = self.queries_per_kv
+        split = [group for group, n in zip(groups, counts, strict=True) if 0 < n < size]
         if split and (len(sizes) > 1 or self.why_whole_groups):
             how = (
                 f"they can only go together ({self.why_whole_groups}): cut or keep all of a group"
@@ -451,9 +450,7 @@ class AttentionLayer(_FormerFields):
         """
         relative = getattr(self.spec, name)
         if relative is None:
-            raise ValueError(
-                f"{self.path} has no part {name!r}; its projections are {self.spec.projections}"
-            )
+            raise ValueError(f"{self.path} has no part {name!r}, only {self.spec.projections}")
         return model.get_submodule(".".join(filter(None, [self.path, relative])))
 
 

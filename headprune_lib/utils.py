@@ -26,7 +26,6 @@ Device = str | torch.device | None
 NO_LABEL = -100
 """transformers' mark of a position without label."""
 
-
 _CLASSES = ("labels", "start_positions", "end_positions")
 _FLAGS = (bool, int, float, str)
 _AXES = {"input_ids": 2, "decoder_input_ids": 2, **dict.fromkeys(_CLASSES, 1)}
@@ -57,12 +56,10 @@ def check_batch(batch: object) -> Batch:
             )
         axes = value.ndim if isinstance(value, Tensor) else 0
         if axes < _AXES.get(name, 0) and isinstance(value, (Tensor, *_FLAGS)):
-            description = (
-                f"has shape {tuple(value.shape)}" if isinstance(value, Tensor) else "is a number"
-            )
+            shape = tuple(value.shape) if isinstance(value, Tensor) else ()
             raise ValueError(
-                f"batch[{name!r}] {description}: that is one example, and a batch has one row an example. "
-                "Give torch.utils.data.DataLoader(dataset, batch_size=32) for a Dataset, or "
+                f"batch[{name!r}] has shape {shape}: that is one example, and a batch has one row an "
+                "example. Give torch.utils.data.DataLoader(dataset, batch_size=32) for a Dataset, or "
                 "tensor[None] in place of each tensor of a single example"
             )
         if axes and not len(value):
@@ -165,7 +162,7 @@ def model_inputs(model: nn.Module, batch: Batch) -> Batch:
 Result = TypeVar("Result")
 
 
-def ensure_device(model: nn.Module, device: str | torch.device | None) -> torch.device:
+def ensure_device(model: nn.Module, device: Device) -> torch.device:
     """Move the model to a device and say where its inputs go; where it is, if none is given.
 
     Raises:
@@ -233,12 +230,7 @@ def in_double(values: Tensor) -> Tensor:
 
 @dataclass
 class OomLimit:
-    """How much of a batch memory had room for, so that what had none is not tried again.
-
-    Attributes:
-        numbers: fewer than which, in all of its tensors, a batch has; infinite before the first
-            lack.
-    """
+    """How many numbers, in all its tensors, a batch had that memory had no room for."""
 
     numbers: float = math.inf
 

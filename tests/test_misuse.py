@@ -99,10 +99,10 @@ MISUSES = {
         lambda m: hp.head_importance(m, [one_of(batch(3))]), ValueError, "one example.*DataLoader"),
     "a data set": (
         lambda m: hp.score_heads(m, Rows(), "greedy"), ValueError, "one example.*DataLoader"),
-    "a label that is a number": (lambda m: scored(m, labels=1), ValueError, "'labels'. is a number"),
+    "a label that is a number": (lambda m: scored(m, labels=1), ValueError, "'labels'. has shape"),
     "a label outside the classes": (
         lambda m: scored(m, labels=torch.tensor([0, 3, 1])),
-        ValueError, "label 3 is outside the model's 3"),
+        ValueError, "label 3 is outside the model's classes, 0 to 2"),
     "an example without a label": (
         lambda m: scored(m, labels=torch.tensor([0, -100, 1])), ValueError, "-100 is"),
     "no labels": (lambda m: scored(m, labels=None), ValueError, "no 'labels'"),
@@ -118,7 +118,7 @@ MISUSES = {
         ValueError, "unknown normalisation 'own'"),
     "no steps": setting("importance-integrated", "steps is 0", steps=0),
     "no probes": setting("second-order", "probes is 0; give at least 1, or None", probes=0),
-    "a loss for a norm": setting("logits-norm", "uses no loss: leave it out", loss=scored),
+    "a loss for a norm": setting("logits-norm", "not a loss: leave loss out", loss=scored),
     "no permutations": setting("shapley", "permutations is 0", permutations=0),
     "no updates": setting("gates", "updates is 0", updates=0),
     "a weight beyond one": setting("importance-entropy", "alpha is 2; give the weight", alpha=2),

@@ -44,9 +44,8 @@ def one_bound(given: Mapping[str, float | None], at: str | None, held_out: Path 
     """
     named = {option: value for option, value in given.items() if value is not None}
     if len(named) != 1:
-        raise ValueError(
-            f"{' and '.join(named) or 'no bound'} given; name exactly one of {', '.join(given)}"
-        )
+        names = " and ".join(named) or "no bound"
+        raise ValueError(f"{names} given; name exactly one of {', '.join(given)}")
     ((option, value),) = named.items()
     for name, companion, options, hint in (
         ("--at", at, SIZED, "examples x tokens such as 16x128"),
@@ -54,9 +53,7 @@ def one_bound(given: Mapping[str, float | None], at: str | None, held_out: Path 
     ):
         if (companion is None) == (option in options):
             verb = "needs" if companion is None else "takes no"
-            raise ValueError(
-                f"{option} {verb} {name}; {name} is {hint}, for {' and '.join(options)}"
-            )
+            raise ValueError(f"{option} {verb} {name}; that is {hint}, for {' and '.join(options)}")
     size = re.fullmatch(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})", at or "")
     if at is not None and size is None:
         raise ValueError(f"--at is {at!r}; give examples x tokens, such as 16x128")

@@ -27,9 +27,7 @@ if TYPE_CHECKING:  # imported where a command needs them: --help must not wait f
     from headprune_lib.masking import HeadTensors
 
 # Groups of options. A flag has its name there, since typer would add its opposite.
-_bound = partial(
-    typer.Option, min=0, rich_help_panel="How many heads are removed: exactly one of these"
-)
+_bound = partial(typer.Option, min=0, rich_help_panel="How many heads go: exactly one of these")
 _with = partial(typer.Option, rich_help_panel="What some of these need")
 _heads = partial(typer.Option, rich_help_panel="How heads are scored and chosen")
 _told = partial(typer.Option, rich_help_panel="What is compared and reported")

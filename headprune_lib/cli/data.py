@@ -105,9 +105,7 @@ def read_rows(path: Path, kind: str, text_columns: Sequence[str] = ()) -> Rows:
             cell = row.get(name)
             if cell in (None, "") or not (field == "labels" or isinstance(cell, str)):
                 wrong = "missing or empty" if cell in (None, "") else f"{cell!r}, expected text"
-                raise ValueError(
-                    f"{path}, row {number}: {name} is {wrong}; mend the row, or take it out"
-                )
+                raise ValueError(f"{path}, row {number}: {name} is {wrong}; mend it or take it out")
     return Rows(**{field: [row[name] for row in rows] for field, name in columns.items()})
 
 
@@ -208,9 +206,8 @@ def make_batches(
         }
         if kind == "translation":
             translator: Any = model  # not every class has the method
-            batch["decoder_input_ids"] = translator.prepare_decoder_input_ids_from_labels(
-                batch["labels"]
-            )
+            shifted = translator.prepare_decoder_input_ids_from_labels(batch["labels"])
+            batch["decoder_input_ids"] = shifted
         batches.append(batch)
     return batches
 

@@ -66,12 +66,8 @@ def reasons_table(blocks: Sequence[AttentionLayer]) -> list[Row]:
     """One row per reason why heads cannot be removed, or not alone; empty if all can."""
     paths: dict[str, list[str]] = {}
     for block in blocks:
-        reasons = (
-            block.why_not_prunable,
-            block.why_keep_one,
-            block.why_whole_groups,
-            block.why_keep_groups,
-        )
+        reasons = [block.why_not_prunable, block.why_keep_one]
+        reasons += [block.why_whole_groups, block.why_keep_groups]
         for why in dict.fromkeys(filter(None, reasons)):
             paths.setdefault(why, []).append(block.path)
     return [{"layers": len(each), "first": each[0], "why": why} for why, each in paths.items()]
@@ -116,9 +112,8 @@ def printed(rows: Sequence[Row], as_json: bool = False) -> str:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for name, value in rows[0].items():
         words = isinstance(value, str | list)
-        table.add_column(
-            name, justify="left" if words else "right", no_wrap=not words, overflow="fold"
-        )
+        justify = "left" if words else "right"
+        table.add_column(name, justify=justify, no_wrap=not words, overflow="fold")
     for row in rows:
         table.add_row(*map(_cell, row.values()))
     console = Console(width=WIDEST, color_system=None, markup=False, emoji=False, highlight=False)

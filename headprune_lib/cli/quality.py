@@ -99,13 +99,9 @@ def names_classes(batch: Batch) -> bool:
 def check_bleu(model: PreTrainedModel) -> None:
     """Raises ValueError where the model does not translate, or sacrebleu is not installed."""
     if kind_of(model) != "translation":
-        raise ValueError(
-            f"--bleu is for translators, {type(model).__name__} is for {kind_of(model)}"
-        )
+        raise ValueError(f"--bleu is for translators, not for a model for {kind_of(model)}")
     if find_spec("sacrebleu") is None:
-        raise ValueError(
-            "--bleu needs sacrebleu, not installed: pip install 'headprune[translation]'"
-        )
+        raise ValueError("--bleu needs sacrebleu: pip install 'headprune[translation]'")
 
 
 def bleu(

@@ -105,9 +105,7 @@ def register_criterion(
     def register(function: Function) -> Function:
         criterion = Criterion(name, function, normalize, variant, version, weights)
         if name in CRITERIA and (defined_in := CRITERIA[name].place) != criterion.place:
-            raise ValueError(
-                f"criterion {name!r} is there already ({defined_in}); give another name"
-            )
+            raise ValueError(f"criterion {name!r} is taken ({defined_in}); give another name")
         CRITERIA[name] = criterion
         return function
 

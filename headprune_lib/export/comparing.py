@@ -75,7 +75,5 @@ def difference(
 def floating(outputs: Any) -> list[Tensor]:
     """The numbers that a model returns first: logits, or hidden states."""
     values = outputs.values() if hasattr(outputs, "values") else outputs
-    tensors = (
-        tensor for tensor in values if isinstance(tensor, Tensor) and tensor.is_floating_point()
-    )
-    return [tensor.double() for tensor in list(tensors)[:1]]
+    tensors = [x for x in values if isinstance(x, Tensor) and x.is_floating_point()]
+    return [tensor.double() for tensor in tensors[:1]]

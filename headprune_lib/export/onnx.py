@@ -91,9 +91,7 @@ _OLD_EXPORTER = (
 def _check_installed() -> None:
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
-        raise ValueError(
-            f"ONNX needs {', '.join(missing)}, not installed: pip install 'headprune[onnx]'"
-        )
+        raise ValueError(f"ONNX needs {', '.join(missing)}: pip install 'headprune[onnx]'")
     if find_spec("transformers.exporters") is None:
         raise ValueError(_OLD_EXPORTER)
 

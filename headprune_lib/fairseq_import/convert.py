@@ -187,9 +187,7 @@ def _config(arguments: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, 
     tied = shared or bool(arguments.get("share_decoder_input_output_embed"))
     if not tied and _output(weights) is None:
         raise ValueError("the checkpoint holds no weights of the output projection")
-    lengths = [
-        arguments.get(name) or 1024 for name in ("max_source_positions", "max_target_positions")
-    ]
+    lengths = [arguments.get(f"max_{side}_positions") or 1024 for side in ("source", "target")]
     return {
         "vocab_size": len(source),
         "decoder_vocab_size": len(target),

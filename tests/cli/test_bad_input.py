@@ -100,7 +100,7 @@ WORDS = [
     ("export pruned out --tokenizer-from x.gguf", "is for --format gguf"),
     ("export ./none out", "no folder ./none"),
     ("export even out", "no configuration of BertForSequenceClassification says 3 heads"),
-    ("export pruned out", "takes no other number"),
+    ("export pruned out", "takes no other of this width"),
     ("export even out --format gguf", "no architecture in llama.cpp"),
     ("export even out --format gguf --tokenizer-from x", "no file"),
 ]
