@@ -111,7 +111,7 @@ OPTIONS = [
     ("--parameters 1e3", "1,000 is out of reach"),
     ("--seconds 1", "--seconds needs --at"),
     ("--cache-bytes 9 --at 1x8", "Bert"),
-    ("--amount 0.5 --at 16x1", "--amount takes no --at; --at is examples x tokens"),
+    ("--amount 0.5 --at 16x1", "--amount takes no --at; that is examples x tokens"),
     ("--lose-nats 1", "--lose-nats needs --held-out"),
     ("--amount 0.5 --held-out x", "--amount takes no --held-out"),
     ("--amount 0.5 --device gpu", "no device 'gpu' here"),
