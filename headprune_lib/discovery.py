@@ -132,8 +132,7 @@ def find_heads(
         )
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         raise ValueError(
-            f"{type(model).__name__} wraps the model and runs copies of it; give the model "
-            "itself, wrapper.module"
+            f"{type(model).__name__} runs copies of the model; give the model, wrapper.module"
         )
     return discovered(model, verify=verify, inputs=inputs)[0]
 

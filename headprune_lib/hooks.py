@@ -159,9 +159,8 @@ class _Use:
             return False
         if _in_backward() and _in_checkpoint():
             raise RuntimeError(
-                "activation checkpointing repeats, inside this masked_heads block, a pass that was "
-                "made outside, and the mask would change its gradients. Call backward() outside "
-                "the block, or make the pass inside"
+                "activation checkpointing repeats a pass made outside this masked_heads block, whose mask "
+                "would change its gradients. Call backward() outside the block, or make the pass inside"
             )
         return True
 

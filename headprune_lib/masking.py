@@ -127,15 +127,10 @@ def check_cut(
 
 def _check_entries(kind: str, values: Tensor, full: Tensor) -> Tensor:
     if not (values.dtype == torch.bool or values.is_floating_point()):
-        raise TypeError(
-            f"mask[{kind!r}] must be a bool or floating-point tensor, given {values.dtype}; "
-            "convert it with .bool() or .float()"
-        )
+        raise TypeError(f"mask[{kind!r}] is {values.dtype}; give a bool or floating-point tensor")
     if values.shape != full.shape:
-        raise ValueError(
-            f"mask[{kind!r}] has shape {tuple(values.shape)}, expected (layer, head) = "
-            f"{tuple(full.shape)}"
-        )
+        shapes = f"{tuple(values.shape)}, expected (layer, head) = {tuple(full.shape)}"
+        raise ValueError(f"mask[{kind!r}] has shape {shapes}")
     numbers = values.detach().cpu().to(torch.promote_types(values.dtype, torch.float32))
     wrong = ~full.isnan() & ~numbers.isfinite()
     if wrong.any():
@@ -192,9 +187,8 @@ def check_scored(blocks: Iterable[AttentionLayer], scores: HeadTensors) -> None:
         if len(lost := row.isnan().nonzero()):
             head = block.kept_heads[lost[0, -1]]
             raise ValueError(
-                f"the score of ({block.kind!r}, layer {block.layer}, head {head}) is NaN, which "
-                "marks a head that was removed, and this one was not: was a loss infinite or NaN "
-                "(float16, a row of padding alone)?"
+                f"the score of ({block.kind!r}, layer {block.layer}, head {head}) is NaN, as of heads "
+                "that are gone: was a loss infinite or NaN (float16, a row of padding alone)?"
             )
 
 
@@ -298,16 +292,17 @@ def masked_rows(
         rows: for each example of the batch the index of its mask. In a beam search each example
             stands for as many rows of the batch as there are beams.
     """
-    stacked = stacked_masks(model, masks)
-    with gated(model, {kind: values[:, list(rows)] for kind, values in stacked.items()}):
+    blocks = find_heads(model)
+    stacked = stacked_masks(model, masks, blocks)
+    with gated(model, {kind: values[:, list(rows)] for kind, values in stacked.items()}, blocks):
         yield model
 
 
 def stacked_masks(
-    model: nn.Module, masks: Sequence[HeadTensors]
+    model: nn.Module, masks: Sequence[HeadTensors], blocks: Sequence[AttentionLayer] | None = None
 ) -> dict[str, Float[Tensor, "layer mask head"]]:
     """Several masks, checked, as kind -> ``(layer, mask, head)``."""
-    blocks = find_heads(model)
+    blocks = find_heads(model) if blocks is None else blocks
     checked = [check_mask(model, mask, blocks) for mask in masks]
     return {kind: torch.stack([mask[kind] for mask in checked], dim=1) for kind in checked[0]}
 
@@ -394,8 +389,7 @@ def _by_row(gate: Tensor, context: Tensor, block: AttentionLayer) -> Tensor:
         )
     if len(context) % len(gate):
         raise ValueError(
-            f"a batch of {len(context)} rows, but masks for {len(gate)}: "
-            "give the index of a mask for each example"
+            f"a batch of {len(context)} rows, but masks for {len(gate)}: give the index of one for each"
         )
     if len(gate) < len(context):
         gate = gate.repeat_interleave(len(context) // len(gate), dim=0)

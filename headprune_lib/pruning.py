@@ -61,10 +61,8 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
                 f"{block.why_not_prunable}; give 1 for all of them, or use masked_heads"
             )
         if block.why_keep_one and not heads:
-            raise ValueError(
-                f"{block.path} cannot lose all its heads: {block.why_keep_one}; keep one, or use "
-                "masked_heads"
-            )
+            why = f"cannot lose all its heads: {block.why_keep_one}"
+            raise ValueError(f"{block.path} {why}; keep one, or use masked_heads")
         block.group_left(heads)
     check_weights(model, [block for block, _ in changed])
     named = renumbered(model, blocks, [block.kept_heads for block in blocks], keep)
@@ -84,10 +82,7 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
 def check_not_masked(model: nn.Module, blocks: Iterable[AttentionLayer]) -> None:
     """Raises RuntimeError where the library's hooks are on, made for the heads that there are."""
     if hooked(block.part(model, "output") for block in blocks):
-        raise RuntimeError(
-            "the model is masked or measured right now (masked_heads, a sweep); remove its heads, "
-            "or put them back, before or after the with block"
-        )
+        raise RuntimeError("the model is masked right now; change its heads outside the with block")
 
 
 def not_plain(module: nn.Module) -> str | None:
@@ -102,8 +97,7 @@ def not_plain(module: nn.Module) -> str | None:
         )
     if parametrize.is_parametrized(module) or "weight_g" in stored:
         return (
-            "computes its weights from others (weight_norm, a parametrization), so that a slice "
-            "of them would not last; remove that first, "
+            "computes its weights from others (weight_norm, a parametrization); remove that first, "
             "torch.nn.utils.parametrize.remove_parametrizations(module, 'weight')"
         )
     weight = module._parameters.get("weight")
@@ -153,9 +147,8 @@ def check_weights(
             if size != wanted and block.source != "found":
                 raise ValueError(
                     f"{where}: the weights have {size} numbers, not {wanted} for heads of width "
-                    f"{block.head_dim}. Does its entry lack a group (query heads that share a key "
-                    "and value head) or name another width? See headprune_lib.register_attention; "
-                    "masked_heads works meanwhile"
+                    f"{block.head_dim}. Does its entry (headprune_lib.register_attention) lack a "
+                    "group or name another width? masked_heads works meanwhile"
                 )
 
 

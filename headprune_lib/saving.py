@@ -181,8 +181,7 @@ def _configuration(name: str, model_class: Any, hub: dict[str, Any]) -> PreTrain
     folder = Path(name)
     if model_class is not None and not _is_model(model_class):
         raise ValueError(
-            f"model_class is {model_class!r}; give a class of transformers' models, or one that "
-            "inherits from it"
+            f"model_class is {model_class!r}; give a class that inherits from PreTrainedModel"
         )
     check_folder(name, hub.get("subfolder", ""))
     config_class = model_class.config_class if model_class else AutoConfig
@@ -399,8 +398,7 @@ def _made_again(model: nn.Module) -> Any:
             return model_class(copy.deepcopy(model.config))
     except TypeError as error:
         raise ValueError(
-            f"{name} is not made of its configuration alone ({error}); "
-            "put what it needs into model.config"
+            f"{name} is not made of its configuration alone ({error}); put the rest into it"
         ) from error
 
 

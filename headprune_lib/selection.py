@@ -303,9 +303,7 @@ def shares_biases(model: nn.Module, layers: Sequence[AttentionLayer]) -> bool:
 
 def _check_amount(amount: float) -> None:
     if isinstance(amount, bool) or not isinstance(amount, Real):
-        raise TypeError(
-            f"amount is {amount!r}, no number; give the share of heads to remove, 0 to 1"
-        )
+        raise TypeError(f"amount is {amount!r}; give a number, the share of heads to remove")
     if not 0 <= amount <= 1:
         raise ValueError(f"amount is {amount}; give the share of heads to remove, 0 to 1")
 

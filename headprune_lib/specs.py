@@ -138,7 +138,7 @@ class AttentionSpec(_FormerFields):
         for name in ("output", "n_heads"):
             if not getattr(self, name):
                 raise ValueError(
-                    f"{name} is {getattr(self, name)!r}; every attention module has one, so name it"
+                    f"{name} is {getattr(self, name)!r}; every attention module has one"
                 )
         for name in ("extra_projections", "per_head"):
             if isinstance(getattr(self, name), str):

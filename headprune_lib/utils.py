@@ -50,9 +50,8 @@ def check_batch(batch: object) -> Batch:
     for name, value in checked.items():
         if _is_data(value):
             raise TypeError(
-                f"batch[{name!r}] is of type {type(value).__name__}, not a tensor with one "
-                "row an example. Convert it; a Dataset of the Hub does so itself, "
-                "dataset.with_format('torch')"
+                f"batch[{name!r}] is of type {type(value).__name__}, not a tensor of one row an "
+                "example. Convert it; a Dataset of the Hub does so itself, dataset.with_format('torch')"
             )
         axes = value.ndim if isinstance(value, Tensor) else 0
         if axes < _AXES.get(name, 0) and isinstance(value, (Tensor, *_FLAGS)):
@@ -178,10 +177,7 @@ def ensure_device(model: nn.Module, device: Device) -> torch.device:
     places = set(map(str, (getattr(model, "hf_device_map", None) or {}).values()))
     if len(places) > 1:
         if device is not None:
-            raise ValueError(
-                f"the model is spread over {sorted(places)}; "
-                "leave device out, or load the model on one device"
-            )
+            raise ValueError(f"leave device out: the model is spread over {sorted(places)}")
         return next(model.parameters()).device  # accelerate moves inputs on from here
     device = torch.device(device) if device is not None else next(model.parameters()).device
     model.to(device)
@@ -277,10 +273,7 @@ def eval_mode(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
         frozen: also let no parameter ask for a gradient, where only activations need one.
     """
     if frozen and any(parameter.is_inference() for parameter in model.parameters()):
-        raise ValueError(
-            "the weights were made under torch.inference_mode, and PyTorch lets no gradient "
-            "through them: make or load the model outside of it"
-        )
+        raise ValueError("weights made in torch.inference_mode take no gradient: load them outside")
     modes = [(module, module.training) for module in model.modules()]
     learned = [p for p in model.parameters() if p.requires_grad] if frozen else []
     model.eval()

@@ -114,9 +114,7 @@ def _columns(kind: str, names: list[str], text_columns: Sequence[str]) -> dict[s
     columns = dict(_COLUMNS[kind])
     texts = [field for field in columns if field != "labels"]
     if len(text_columns) > len(texts):
-        raise ValueError(
-            f"{len(text_columns)} columns of text are named, and a model for {kind} reads {len(texts)}"
-        )
+        raise ValueError(f"{len(text_columns)} text columns named, and {kind} reads {len(texts)}")
     columns |= dict(zip(texts, text_columns, strict=False))
     if "second" in columns and len(text_columns) < 2 and (text_columns or "text2" not in names):
         del columns["second"]
@@ -157,10 +155,7 @@ def _jsonl(path: Path) -> Table:
             except (json.JSONDecodeError, RecursionError) as error:
                 raise ValueError(f"row {len(rows) + 1} is not JSON ({error})") from None
             if not isinstance(row, dict):
-                raise ValueError(
-                    f"row {len(rows) + 1} is {line.strip()[:40]}; expected an object such as "
-                    '{"text": "…", "label": 1}'
-                )
+                raise ValueError(f"row {len(rows) + 1} is {line.strip()[:40]}; expected an object")
             rows.append(row)
     return list(dict.fromkeys(name for row in rows for name in row)), rows
 
@@ -193,10 +188,7 @@ def make_batches(
         columns["labels"] = columns["input_ids"] if texts else _class_labels(model, rows.labels)
     longest, limit = max(map(len, columns["input_ids"])), positions(model)
     if limit is not None and longest > limit:
-        raise ValueError(
-            f"a text has {longest} tokens, {type(model).__name__} has positions for "
-            f"{limit}: lower --max-length"
-        )
+        raise ValueError(f"a text of {longest} tokens for {limit} positions: lower --max-length")
     fillers = _FILLERS | {"input_ids": padding_token(model, tokenizer)}
     batches = []
     for members in by_length(columns["input_ids"], batch_size):
@@ -217,10 +209,7 @@ def _class_labels(model: PreTrainedModel, labels: list[Any]) -> list[int] | list
     config: Any = model.config
     loss = default_loss(model)
     if loss is binary_cross_entropy:
-        raise ValueError(
-            f"{type(model).__name__} gives each text several labels (problem_type), and a file one; "
-            f"{_FROM_PYTHON}"
-        )
+        raise ValueError(f"a text has several labels (problem_type), a file one; {_FROM_PYTHON}")
     if loss is squared_error:
         return [_number(label) for label in labels]
     names = {str(name): number for name, number in config.label2id.items()}

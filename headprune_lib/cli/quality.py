@@ -52,8 +52,7 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
     first, loss = next((name, each["loss"]) for name, each in figures.items())
     if not math.isfinite(loss):
         raise ValueError(
-            f"the loss {first} anything is removed is {loss}: are weights not numbers, or does "
-            "float16 overflow? Nothing can be said of heads then"
+            f"the loss {first} anything is removed is {loss}: are there NaNs, or does float16 overflow?"
         )
     rounds = [
         {name: pass_seconds(model, batches) for name, model in models.items()}
@@ -191,10 +190,7 @@ def _masked_quality(
 ) -> Callable[[HeadTensors], float]:
     """Accuracy, or the loss with its sign turned, of a model under a mask."""
     if option == "--lose-points" and not names_classes(batches[0]):
-        raise ValueError(
-            f"--lose-points counts points of accuracy, and {type(model).__name__} names no class "
-            "of a text; give --lose-nats"
-        )
+        raise ValueError("--lose-points needs classes of texts to count; give --lose-nats")
 
     def value(mask: HeadTensors) -> float:
         with masked_heads(model, mask):

@@ -93,9 +93,8 @@ def check_some(
     nothing = any(map(len, kept)) and not any(values.any() for values in kept)
     if nothing and not hooked(block.part(model, "output") for block in blocks):
         raise ValueError(
-            "every head's score is exactly 0: no example has a label that counts (all of them "
-            "-100, or texts of one token for a language model?), or the precision is too coarse for "
-            "the loss (float16)"
+            "every head's score is exactly 0: no label counts (all -100, or texts of one token?), or "
+            "the precision is too coarse for the loss (float16)"
         )
     return scores
 

@@ -73,9 +73,8 @@ def export_transformers(
     model = unwrap_compiled(model)
     if getattr(transformers, type(model).__name__, None) is not type(model):
         raise ValueError(
-            f"{type(model).__module__}.{type(model).__qualname__} is no class of transformers, "
-            "which therefore could not open it; merge adapters first, model = "
-            f"model.merge_and_unload(); {_OTHERWISE}"
+            f"{type(model).__qualname__} is no class of transformers, which could not open it; "
+            f"merge adapters first, model.merge_and_unload(); {_OTHERWISE}"
         )
     folder, reasons = Path(folder), []
     if full_size:
@@ -139,9 +138,8 @@ def _plain_weights(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> 
             continue
         if len(kept) > 1:
             raise ValueError(
-                f"the layers of {layers[0].kind!r} share one table of position biases, so that "
-                "each must have the same heads left: prune with --uniform "
-                f"(headprune_lib.uniform_mask), which chooses them so; or {_OTHERWISE}"
+                f"the layers of {layers[0].kind!r} share one table of position biases and must keep "
+                f"the same heads: prune with --uniform (headprune_lib.uniform_mask); or {_OTHERWISE}"
             )
         for block in layers:
             name = f"{block.path}.relative_attention_bias.weight"

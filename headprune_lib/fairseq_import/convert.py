@@ -100,10 +100,8 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrained
         )
     for name, tensor in renamed.items():
         if tensor.shape != expected[name].shape:
-            raise ValueError(
-                f"{name} has shape {tuple(tensor.shape)}, and the arguments say "
-                f"{tuple(expected[name].shape)}"
-            )
+            shape, said = tuple(tensor.shape), tuple(expected[name].shape)
+            raise ValueError(f"{name} has shape {shape}, and the arguments say {said}")
     model.load_state_dict(renamed, strict=False)
     # as fairseq's search: a translation has a word, and padding is none
     model.generation_config.update(suppress_tokens=[PAD], min_new_tokens=1)

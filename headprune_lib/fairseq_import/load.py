@@ -245,7 +245,6 @@ def import_fairseq(
     for path, words, size in zip((paths[0], paths[-1]), (source, target), sizes, strict=True):
         if len(words) != size:
             raise ValueError(
-                f"{path} has {len(words)} entries with fairseq's own, the "
-                f"checkpoint's embeddings {size}: not of one training"
+                f"{path} has {len(words)} entries, the embeddings {size}: are they of one training?"
             )
     return FairseqTranslator(model, source, target, Splitter(None if bpe is None else Path(bpe)))
