@@ -282,24 +282,14 @@ def random_tokens(model: nn.Module, batch_size: int, length: int) -> Batch:
 
 @dataclass(frozen=True)
 class Seconds:
-    """A table of measured times; called with a mask, the seconds of a pass that it would leave.
+    """A table of measured times; called with a mask, the seconds of a pass that it would leave."""
 
-    Attributes:
-        whole: seconds of one pass of the model as it is.
-        layers: for each attention module its path, and of every size its median seconds.
-        blocks: the blocks of these modules.
-    """
-
-    whole: float
-    layers: dict[str, dict[Size, float]]
+    whole: float  # seconds of a pass of the model as it is
+    layers: dict[str, dict[Size, float]]  # path of an attention module -> seconds of every size
     blocks: tuple[AttentionLayer, ...]
 
     def __call__(self, mask: HeadTensors) -> float:
-        """Seconds of a pass, if all but attention takes as long as it does.
-
-        Raises:
-            ValueError: a layer is left with a number of heads that was not measured.
-        """
+        """Seconds of a pass, if all but attention takes as long as it does."""
         total = self.whole
         for block in self.blocks:
             table, left = self.layers[block.path], _size_of(block, _heads_left(block, mask))

@@ -139,23 +139,15 @@ def find_heads(
 
 @dataclass
 class _Memory:
-    """What was proved of a model: by path what holds, or why it was refused.
+    """What was proved of a model: by path what holds, or why it was refused."""
 
-    Attributes:
-        signature: the modules that were looked at and their code; another one, another proof.
-        source: ``"found"`` if they were proved, ``"assumed"`` if not.
-        outside: of modules that were seen running, whether their keys come from outside.
-        readers: path of a module that makes keys and values -> those of others that read them.
-        not_run: modules that read keys of another and did not run, so that whose was not seen.
-    """
-
-    signature: tuple
-    source: str
+    signature: tuple  # the modules that were looked at and their code; another one, another proof
+    source: str  # "found" if they were proved, "assumed" if not
     verified: dict[str, Verified] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    outside: dict[str, bool] = field(default_factory=dict)
-    readers: dict[str, set[str]] = field(default_factory=dict)
-    not_run: list[str] = field(default_factory=list)
+    outside: dict[str, bool] = field(default_factory=dict)  # whether its keys are from outside
+    readers: dict[str, set[str]] = field(default_factory=dict)  # maker of keys -> who reads them
+    not_run: list[str] = field(default_factory=list)  # which read keys, and whose was not seen
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Memory:
         return _Memory(**{name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
@@ -291,11 +283,7 @@ def _prove(
     inputs: Batch | None,
     memory: _Memory,
 ) -> list[tuple[str, Inputs]]:
-    """Run the model, and note what holds of modules that were read, or whose entry is to be proved.
-
-    Returns:
-        the passes that reached a module: the path of what was run, and its inputs.
-    """
+    """Note what holds of modules in a run; returns the passes that reached one: path and inputs."""
     paths = [*candidates, *unsure]
     results: dict[Any, Verified | str] = {}
     batch = check_batch(inputs) if inputs is not None else None

@@ -158,10 +158,7 @@ def check_scores(
 ) -> HeadTensors:
     """Scores by kind on the CPU, of this model, that say something of every head still there.
 
-    Args:
-        scores: kind -> ``(layer, head)``; of a model of one kind the tensor alone will do.
-        blocks: those of ``find_heads(model)``.
-        kinds: those that matter; all kinds if not given.
+    Of a model of one kind the tensor alone will do. Only ``kinds`` matter, if they are given.
 
     Raises:
         TypeError, ValueError: no tensors, another model's shapes, or NaN for a head that is there.

@@ -160,18 +160,11 @@ def renumbered(
 ) -> list[tuple[Any, str, list]]:
     """What the model's configurations must say once heads of the attention to the encoder moved.
 
-    They count the heads that a layer has, so that a head that goes moves those after it.
-
-    Args:
-        before: the heads of each block (original indices), in their order, as the configurations
-            count them.
-        after: the heads of each block as the configurations are to count them.
+    They count the heads that a layer has, so that a head that goes moves those after it. ``before``
+    and ``after`` are each block's heads (original indices) in the order in which they are counted.
 
     Returns:
-        ``(configuration, attribute, value)`` to be set.
-
-    Raises:
-        ValueError: a head that is named goes.
+        ``(configuration, attribute, value)`` to be set; ValueError where a head that is named goes.
     """
     changes = []
     layers = {

@@ -438,15 +438,10 @@ class AttentionLayer(_FormerFields):
         return sizes[0] if sizes else self.queries_per_kv
 
     def part(self, model: nn.Module, name: str) -> nn.Module:
-        """The submodule that a field of :class:`headprune_lib.specs.AttentionSpec` names.
-
-        Args:
-            name: ``"core"``, ``"output"``, ``"query"``, …; the entry's ``projections`` are those
-                that hold weights.
+        """The submodule that a field of the entry names: ``"core"``, ``"output"``, ``"query"``, ….
 
         Raises:
-            ValueError: these modules have no such part, such as ``"query"`` where one projection
-                serves query, key and value.
+            ValueError: no such part, as ``"query"`` where one projection serves all three.
         """
         relative = getattr(self.spec, name)
         if relative is None:
@@ -461,14 +456,7 @@ PRUNED = "headprune_layer"
 def layer_at(
     model: nn.Module, path: str, spec: AttentionSpec, kind: str = "self", **known: Any
 ) -> AttentionLayer:
-    """The heads of the attention module of this path, whose parts have these names.
-
-    Args:
-        known: further fields that the module itself does not tell.
-
-    Raises:
-        AttributeError: a part that the module does not have.
-    """
+    """The heads of the module of this path; ``known`` are fields that it does not tell itself."""
     known = {"path": path, "kind": kind, "layer": 0, "layer_path": "", **known}
     module = model.get_submodule(path)
     if (left := vars(module).get(PRUNED)) is not None:

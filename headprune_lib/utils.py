@@ -239,13 +239,9 @@ def split_on_oom(
 ) -> Result:
     """What is computed of a batch; of its halves, joined, where memory runs out.
 
-    Args:
-        batch: on its device; what is halved has one row an example in all of its tensors.
-        join: makes one result of those of two halves, the first half's first.
-        oom_limit: what is learned of memory, for all batches of one computation.
-
     Raises:
-        torch.OutOfMemoryError: one example alone is too much, or the batch has no rows to halve.
+        torch.OutOfMemoryError: one example alone is too much, or the batch, some tensor of which
+            has no row an example, cannot be halved.
     """
     oom_limit, n = oom_limit or OomLimit(), n_rows(batch)
     numbers = sum(value.numel() for value in batch.values() if isinstance(value, Tensor))

@@ -21,19 +21,12 @@ SIZED, HELD_OUT = ("--cache-bytes", "--seconds"), ("--lose-points", "--lose-nats
 
 @dataclass(frozen=True)
 class Bound:
-    """The one option that sets how many heads are removed.
+    """The one option that sets how many heads are removed."""
 
-    Attributes:
-        option: its name, one of :data:`TITLES`.
-        value: what it was given.
-        at: examples a batch and tokens an example, of the options that need them.
-        held_out: file of text that quality is looked at on, of the options that need it.
-    """
-
-    option: str
+    option: str  # one of TITLES
     value: float
-    at: tuple[int, int] | None = None
-    held_out: Path | None = None
+    at: tuple[int, int] | None = None  # examples a batch and tokens an example
+    held_out: Path | None = None  # text that quality is looked at on
 
 
 def one_bound(given: Mapping[str, float | None], at: str | None, held_out: Path | None) -> Bound:

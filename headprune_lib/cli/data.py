@@ -30,19 +30,12 @@ _OTHER_TOKENIZER = "is the tokenizer that of another model?"
 
 @dataclass(frozen=True)
 class Rows:
-    """What a file holds for a model.
-
-    Attributes:
-        texts: what the model reads.
-        second: the second texts, where it reads pairs.
-        labels: names or numbers of classes, or the numbers of a regression.
-        targets: translations of the texts.
-    """
+    """What a file holds for a model."""
 
     texts: list[str]
-    second: list[str] | None = None
-    labels: list[Any] | None = None
-    targets: list[str] | None = None
+    second: list[str] | None = None  # of pairs of texts
+    labels: list[Any] | None = None  # names or numbers of classes, or the numbers of a regression
+    targets: list[str] | None = None  # translations of the texts
 
 
 # what a model does -> field of its rows -> column of the file

@@ -143,19 +143,12 @@ def mean_over_batches(
 ) -> HeadTensors:
     """The mean that a criterion is: sums over all batches, divided by their counts.
 
-    Sums stay on the device until the last batch is done.
-
-    Args:
-        blocks: those of ``find_heads(model)``.
-        sums_of: what a batch, on its device, adds to each of these blocks.
-        check: what is asked of the first batch, once its sums are there.
+    ``sums_of`` says what a batch, on its device, adds to each block; sums stay there until the last
+    batch is done. ``check`` is asked of the first batch.
 
     Returns:
         kind -> float64 tensor of shape ``(…, layer, head)``; 0 where nothing was counted, NaN for
         heads that were removed.
-
-    Raises:
-        ValueError: no batches.
     """
     sums: list[Sum] = []
     for batch in on_device(model, batches, device):
