@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -126,18 +126,13 @@ class _Use:
     @contextmanager
     def on(self) -> Iterator[None]:
         """Inside, the hooks are on, and what anyone checkpoints is repeated under them."""
-        with hooking(self.modules):
-            handles = [
-                module.register_forward_pre_hook(self.hook(change))
-                for module, change in zip(self.modules, self.changes, strict=True)
-                if change is not None
-            ]
+        with hooking(self.modules), ExitStack() as stack:
+            for module, change in zip(self.modules, self.changes, strict=True):
+                if change is not None:
+                    stack.callback(module.register_forward_pre_hook(self.hook(change)).remove)
             _last(self, True)
-            try:
-                with removed_after(*handles):
-                    yield
-            finally:
-                _last(self, False)
+            stack.callback(_last, self, False)
+            yield
 
     def hook(self, change: Change) -> Callable[[nn.Module, tuple], tuple]:
         """A hook, a plain function, so that a copy of the model shares this use."""

@@ -102,7 +102,7 @@ def verify(
         verified = _verify_removal(trial, entry)
         batch_first = context.ndim == 3 and len(context) == call.n_examples
         return replace(verified, limits={**verified.limits, "batch_first": batch_first})
-    raise NotAttention(reasons[0] if reasons else "no candidate was seen")
+    raise NotAttention(reasons[0])
 
 
 @dataclass

@@ -243,19 +243,13 @@ def padding_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
 
 def positions(model: PreTrainedModel) -> int | None:
     """How long a text may be; None where positions are no table that ends."""
-    tables = [
-        module
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Embedding) and ("position" in name or name.endswith("wpe"))
-    ]
-    # RoBERTa and its like count from behind the padding token
-    sizes = [
+    sizes = [  # RoBERTa and its like count from behind the padding token
         table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
-        for table in tables
+        for name, table in model.named_modules()
+        if isinstance(table, nn.Embedding) and ("position" in name or name.endswith("wpe"))
     ]
-    if not sizes:
-        return None
-    return min([*sizes, getattr(model.config, "max_position_embeddings", sizes[0])])
+    said = getattr(model.config, "max_position_embeddings", math.inf)
+    return min(*sizes, said) if sizes else None
 
 
 class Reader:

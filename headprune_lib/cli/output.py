@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 WIDEST = 100  # of a line, in letters
 # a figure of a model -> what it is called, and the digits that it deserves
-_FIGURES = {
+FIGURES = {
     "accuracy": ("accuracy", "{:.4f}"),
     "loss": ("loss (nats)", "{:.4f}"),
     "bleu": ("BLEU", "{:.2f}"),
@@ -25,14 +25,9 @@ _FIGURES = {
 }
 
 
-def title(figure: str) -> str:
-    """What a figure of a model is called."""
-    return _FIGURES[figure][0]
-
-
 def shown(figure: str, value: float) -> str:
     """A figure of a model with the digits that it deserves."""
-    return _FIGURES[figure][1].format(value)
+    return FIGURES[figure][1].format(value)
 
 
 def layers_table(blocks: Sequence[AttentionLayer]) -> list[Row]:
@@ -86,7 +81,7 @@ def scores_table(scores: HeadTensors, by: str) -> list[Row]:
 def compared_table(measured: Mapping[str, Mapping[str, float]]) -> list[Row]:
     """One row a figure of the models that are compared, a column a model."""
     return [
-        {"": title(name)}
+        {"": FIGURES[name][0]}
         | {moment: shown(name, figures[name]).rjust(12) for moment, figures in measured.items()}
         for name in measured["before"]
     ]
