@@ -185,10 +185,11 @@ def make_batches(
     fillers = _FILLERS | {"input_ids": padding_token(model, tokenizer)}
     batches = []
     for members in by_length(columns["input_ids"], batch_size):
-        batch = {
-            name: _stacked([cells[i] for i in members], fillers[name])
-            for name, cells in columns.items()
-        }
+        batch = {}
+        for name, cells in columns.items():
+            chosen = [cells[i] for i in members]
+            by_token = isinstance(chosen[0], list)
+            batch[name] = pad(chosen, fillers[name]) if by_token else torch.tensor(chosen)
         if kind == "translation":
             translator: Any = model  # not every class has the method
             shifted = translator.prepare_decoder_input_ids_from_labels(batch["labels"])
@@ -226,10 +227,6 @@ def _number(label: Any) -> float:
     if not math.isfinite(number):
         raise ValueError(f"label {label!r} is no number, which the model gives (regression)")
     return number
-
-
-def _stacked(cells: list[Any], filler: int) -> torch.Tensor:
-    return pad(cells, filler) if isinstance(cells[0], list) else torch.tensor(cells)
 
 
 def padding_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
