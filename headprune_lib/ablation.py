@@ -269,11 +269,8 @@ class _Pass:
             call = self.calls[path]
             if call.times == 1 and any(call.inputs[0] is state for state in states):
                 before[path] = call.output
-        return {
-            path: output
-            for path, output in before.items()
-            if not any(path.startswith(f"{outer}.") for outer in before)
-        }
+        inner = {path for path in before if any(path.startswith(f"{outer}.") for outer in before)}
+        return {path: output for path, output in before.items() if path not in inner}
 
     def attention(self, block: AttentionLayer, place: int, how: _How) -> dict[str, Any]:
         """By path what a block's attention returns without its kept head of this place, or with it alone.

@@ -347,11 +347,8 @@ def _note_readers(
     for root_path, inputs in passes:
         root, prefix = model.get_submodule(root_path), f"{root_path}." if root_path else ""
         below = [path for path, _ in root.named_modules() if path]
-        blocks = [
-            layer_at(root, path, taken[prefix + path].spec)
-            for path in below
-            if prefix + path in taken
-        ]
+        here = [path for path in below if prefix + path in taken]
+        blocks = [layer_at(root, path, taken[prefix + path].spec) for path in here]
         others = [path for path in below if prefix + path in memory.refused]
         with as_it_was(root):
             for maker, paths in keys_read(root, blocks, others, inputs).items():
@@ -367,11 +364,8 @@ def _blocks(
     for path in order:
         fields = {"kind": kinds[path], **taken[path].limits}  # a pruned module keeps its kind
         # the nearest module around this that lies in a list; itself where there is none
-        around = (
-            p
-            for p in reversed([*_ancestors(path), path])
-            if isinstance(modules[p.rpartition(".")[0]], nn.ModuleList)
-        )
+        outer = reversed([*_ancestors(path), path])
+        around = (p for p in outer if isinstance(modules[p.rpartition(".")[0]], nn.ModuleList))
         where: dict[str, Any] = {"layer": layers[fields["kind"]], "layer_path": next(around, path)}
         blocks.append(layer_at(model, path, taken[path].spec, **where, **fields))
         layers[fields["kind"]] += 1
@@ -574,9 +568,7 @@ def _grouping(core: nn.Module, count: int, base: AttentionSpec) -> list[dict[str
     if group:
         ways.insert(0, {"queries_per_kv": group, **(ways[0] if ways else {})})
     orders = (False, True) if base.fused else (False,)
-    return [
-        {"qkv_interleaved": interleaved, **way} for interleaved in orders for way in (*ways, {})
-    ]
+    return [{"qkv_interleaved": order, **way} for order in orders for way in (*ways, {})]
 
 
 def _rows_fit(module: nn.Module, names: AttentionSpec, count: int, group: int, total: int) -> bool:
@@ -606,6 +598,4 @@ def _numbers(core: nn.Module, names: list[str]) -> dict[str, int]:
     for name in names:
         with suppress(Exception):  # some configurations refuse what differs from layer to layer
             numbers[f"config.{name}"] = getattr(getattr(core, "config", None), name, None)
-    return {
-        name: n for name, n in numbers.items() if isinstance(n, int) and not isinstance(n, bool)
-    }
+    return {name: n for name, n in numbers.items() if type(n) is int}

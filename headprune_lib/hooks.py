@@ -69,12 +69,8 @@ def removed_after(*handles: RemovableHandle) -> Iterator[None]:
 def state_of(modules: Iterable[nn.Module]) -> Callable[[], None]:
     """What puts back the attributes, weights, children and hooks that these modules have now."""
     before = [
-        (
-            module,
-            dict(vars(module)),
-            {k: dict(v) for k, v in vars(module).items() if isinstance(v, dict)},
-        )
-        for module in modules
+        (m, dict(vars(m)), {k: dict(v) for k, v in vars(m).items() if isinstance(v, dict)})
+        for m in modules
     ]
 
     def put_back() -> None:
@@ -252,10 +248,8 @@ def record_outputs(modules: Sequence[nn.Module]) -> Iterator[list[ModuleCall]]:
         call.inputs, call.output, call.times = inputs, output, call.times + 1
         call.place = next(places)
 
-    handles = [
-        module.register_forward_hook(partial(keep, call))
-        for module, call in zip(modules, calls, strict=True)
-    ]
+    pairs = zip(modules, calls, strict=True)
+    handles = [module.register_forward_hook(partial(keep, call)) for module, call in pairs]
     with hooking(modules), removed_after(*handles):
         yield calls
 

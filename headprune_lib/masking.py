@@ -333,10 +333,8 @@ def gated(
     blocks = find_heads(model) if blocks is None else blocks
     if isinstance(gates, Mapping):
         gates = _gates_of_blocks(blocks, gates)
-    changes = [
-        None if gate is None else partial(_gated, block, gate)
-        for block, gate in zip(blocks, gates, strict=True)
-    ]
+    pairs = zip(blocks, gates, strict=True)
+    changes = [None if gate is None else partial(_gated, block, gate) for block, gate in pairs]
     with changed_inputs([block.part(model, "output") for block in blocks], changes):
         yield
 

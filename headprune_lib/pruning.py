@@ -103,10 +103,7 @@ def not_plain(module: nn.Module) -> str | None:
     weight = module._parameters.get("weight")
     linear = isinstance(module, nn.Linear | Conv1D)
     if linear and hasattr(weight, "device_mesh"):  # a DTensor, whose module is slow to import
-        return (
-            "holds weights that are spread over several processes (FSDP2, tensor parallelism); "
-            "remove heads before the model is sharded"
-        )
+        return "is spread over several processes (FSDP2, TP); remove heads before it is sharded"
     plain = linear and type(weight) in (nn.Parameter, Tensor)
     if weight is None or not plain or not weight.is_floating_point():
         return "holds no plain weights to slice (quantised?); remove heads first, then quantise"
@@ -167,11 +164,8 @@ def renumbered(
         ``(configuration, attribute, value)`` to be set; ValueError where a head that is named goes.
     """
     changes = []
-    layers = {
-        block.layer: (old, list(new))
-        for block, old, new in zip(blocks, before, after, strict=True)
-        if block.kind == "enc-dec"
-    }
+    each = zip(blocks, before, after, strict=True)
+    layers = {b.layer: (old, list(new)) for b, old, new in each if b.kind == "enc-dec"}
     for owner, name, pairs in _named_heads(model, {k: len(old) for k, (old, _) in layers.items()}):
         heads = [(layer, layers[layer][0][number]) for layer, number in pairs]
         if gone := [(layer, head) for layer, head in heads if head not in layers[layer][1]]:

@@ -261,12 +261,8 @@ def _completed(
     blocks = {block.path: block for block in find_heads(model)}
     if blocks.keys() != kept.keys():
         raise ValueError(f"heads of {sorted(kept)} are recorded, the model has others")
-    return {
-        f"{path}.{blocks[path].spec.output}": record_of(
-            replace(blocks[path], kept_heads=tuple(heads))
-        )
-        for path, heads in kept.items()
-    }
+    left = [replace(blocks[path], kept_heads=tuple(heads)) for path, heads in kept.items()]
+    return {f"{block.path}.{block.spec.output}": record_of(block) for block in left}
 
 
 def _sliced(

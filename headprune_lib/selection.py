@@ -270,9 +270,7 @@ def uniform_mask(
         together = [layers] if shares_biases(model, layers) else [[block] for block in layers]
         for same in together:
             keep = _best_groups(same, scores, n_groups - gone)
-            cut += [
-                (b.kind, b.layer, head) for b in same for head in b.kept_heads if head not in keep
-            ]
+            cut += [(b.kind, b.layer, h) for b in same for h in b.kept_heads if h not in keep]
     return without_heads(ones_of(every), cut)
 
 

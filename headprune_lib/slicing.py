@@ -244,11 +244,8 @@ def read_record(values: Tensor) -> Record:
 
 def records_of(model: nn.Module) -> dict[str, Record]:
     """Path of each pruned attention module -> its record."""
-    records = {
-        path: read_record(module._buffers[RECORD])
-        for path, module in model.named_modules()
-        if RECORD in module._buffers
-    }
+    buffers = {path: module._buffers.get(RECORD) for path, module in model.named_modules()}
+    records = {path: read_record(values) for path, values in buffers.items() if values is not None}
     return {module_path(holder, record): record for holder, record in records.items()}
 
 

@@ -281,11 +281,8 @@ def _runs_released_code(module: nn.Module) -> bool:
     kernel = getattr(getattr(module, "config", None), "_attn_implementation", None)
     names = (name for function in methods for name in function.__code__.co_names)
     called = [*(getattr(home, name, None) for name in names), ALL_ATTENTION_FUNCTIONS.get(kernel)]
-    return all(
-        function.__code__.co_filename.startswith(RELEASED)
-        for function in (*methods, *called)
-        if isinstance(function, FunctionType)
-    )
+    functions = [f for f in (*methods, *called) if isinstance(f, FunctionType)]
+    return all(f.__code__.co_filename.startswith(RELEASED) for f in functions)
 
 
 RELEASED = f"{Path(transformers.__file__).parent}{os.sep}"

@@ -113,10 +113,8 @@ def criteria(as_json: AsJson = False) -> None:
     """List the criteria that score heads: the names that --by accepts."""
     from headprune_lib.cli.output import printed
 
-    rows = [
-        {"name": name, "family": each.family, "scores": each.summary}
-        for name, each in sorted(known_criteria().items())
-    ]
+    known = sorted(known_criteria().items())
+    rows = [{"name": name, "family": each.family, "scores": each.summary} for name, each in known]
     typer.echo(printed(rows, as_json))
 
 

@@ -164,9 +164,7 @@ class Budget:
 
 def removed_units(steps: Sequence[Step], mask: HeadTensors) -> list[Step]:
     """The steps that a mask cuts."""
-    return [
-        step for step in steps if all(mask[kind][layer, head] == 0 for kind, layer, head in step)
-    ]
+    return [s for s in steps if all(mask[kind][layer, head] == 0 for kind, layer, head in s)]
 
 
 def _masked_quality(

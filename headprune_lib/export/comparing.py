@@ -60,10 +60,8 @@ def difference(
     size = max([1.0, *(float(output.abs().max()) for output in here if output.numel())])
     kind = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     allowed = size * max(tolerance, 4 * torch.finfo(kind).eps)
-    largest = max(
-        (float((a - b).abs().max()) for a, b in zip(here, there, strict=True) if a.numel()),
-        default=0.0,
-    )
+    gaps = [float((a - b).abs().max()) for a, b in zip(here, there, strict=True) if a.numel()]
+    largest = max(gaps, default=0.0)
     if not largest <= allowed:
         raise ValueError(
             f"what was written differs from the model by {largest:.2g}, more than rounding ({allowed:.2g})"

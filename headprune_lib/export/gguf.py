@@ -102,10 +102,7 @@ def _why_not(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> Iterat
         )
     for weight, gguf_name in _places(model).items():
         if gguf_name is None:
-            yield (
-                f"llama.cpp's {UNEVEN!r} has no {weight}; merge an adapter first, "
-                "model = model.merge_and_unload()"
-            )
+            yield f"llama.cpp's {UNEVEN!r} has no {weight}; merge an adapter first (merge_and_unload)"
     if config.hidden_act != "silu":
         yield f"llama.cpp's {UNEVEN!r} computes silu, and this model {config.hidden_act}"
     if window := getattr(config, "sliding_window", None):
