@@ -154,10 +154,7 @@ def _for_one_batch(model: nn.Module, batch: Batch, device: Device) -> Iterator[B
 def _logits(outputs: Any, _batch: Batch) -> Logits:
     logits = getattr(outputs, "logits", None)
     if not isinstance(logits, Tensor):
-        raise ValueError(
-            f"the model returns {type(outputs).__name__}, without logits; say with "
-            "reduce=(outputs, batch) what of it is wanted"
-        )
+        raise ValueError(f"{type(outputs).__name__} has no logits; give reduce=(outputs, batch)")
     return logits
 
 
@@ -179,9 +176,8 @@ def _ablate_batch(
         n_heads = sum(len(block.kept_heads) for block in blocks)
         if reduce is None and (needed := uncut.nbytes * n_heads) > _MOST_BYTES:
             raise ValueError(
-                f"the logits of this batch {tuple(uncut.shape)} under each of {n_heads} cuts would "
-                f"take {needed / 2**30:.1f} GiB: give reduce=(outputs, batch), such as "
-                "headprune_lib.losses.default_loss(model), or smaller batches"
+                f"the logits of this batch under {n_heads} cuts take {needed / 2**30:.1f} GiB: give "
+                "a reduce such as headprune_lib.losses.default_loss(model), or smaller batches"
             )
         if all(map(whole.can_be_reused, blocks)):
             for block in blocks:
@@ -273,11 +269,8 @@ class _Pass:
             call = self.calls[path]
             if call.times == 1 and any(call.inputs[0] is state for state in states):
                 before[path] = call.output
-        return {
-            path: output
-            for path, output in before.items()
-            if not any(path.startswith(f"{outer}.") for outer in before)
-        }
+        inner = {path for path in before if any(path.startswith(f"{outer}.") for outer in before)}
+        return {path: output for path, output in before.items() if path not in inner}
 
     def attention(self, block: AttentionLayer, place: int, how: _How) -> dict[str, Any]:
         """By path what a block's attention returns without its kept head of this place, or with it alone.

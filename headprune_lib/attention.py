@@ -110,17 +110,15 @@ def _recording(records: list[Recorded], block: AttentionLayer) -> Callable[..., 
         weights = [x for x in outputs if isinstance(x, Tensor) and x.ndim == 4]
         if not weights:
             raise ValueError(
-                f"{block.path} returns no attention weights under the eager kernel: its class "
-                "cannot be scored by what its heads look at"
+                f"{block.path} returns no attention weights; take a criterion that reads none"
             )
         values, states = weights[-1].detach(), outputs[0]
         others = states.ndim == 3 and values.shape[2] not in states.shape[:2]
         if others or values.shape[1] != len(block.kept_heads):
             raise ValueError(
-                f"{block.path} returns attention weights of shape {tuple(values.shape)} for states "
-                f"of shape {tuple(states.shape)} and {len(block.kept_heads)} heads, not (example, head, "
-                "query, key): of local attention, or of some queries alone. Its class cannot be "
-                "scored by what its heads look at; choose a criterion that reads no weights"
+                f"{block.path} returns weights of shape {tuple(values.shape)} for states of shape "
+                f"{tuple(states.shape)} and {len(block.kept_heads)} heads, not (example, head, "
+                "query, key), as local attention does; take a criterion that reads no weights"
             )
         names = inspect.signature(module.forward).parameters
         named = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -176,9 +174,8 @@ def _visible(
             visible = visible & real.unsqueeze(across)
         elif real is not None and not real.all():
             raise ValueError(
-                f"{block.path} has {n_queries} queries and {n_keys} keys in {rows} rows, and the "
-                f"batch's mask, which tells padding, is {tuple(real.shape)}: which of them are "
-                "padding is not known. Give batches without padding"
+                f"{block.path} has {n_queries} queries and {n_keys} keys in {rows} rows, the mask "
+                f"{tuple(real.shape)}: which are padding is not known. Give batches without padding"
             )
     return visible
 

@@ -100,9 +100,8 @@ def prune_to_budget(
             return walk.until(n)
     first, last = walk.at(0), walk.at(len(steps))
     raise ValueError(
-        f"{at_most:,.6g} is out of reach: the model has {first:,.6g} now, and {last:,.6g} when all "
-        f"{sum(map(len, steps))} heads that may go are gone; give at least that, or let more go "
-        "(kinds, keep_at_least)"
+        f"{at_most:,.6g} is out of reach: the model has {first:,.6g} now, and {last:,.6g} with all "
+        f"{sum(map(len, steps))} heads gone that may go; give at least that, or let more go"
     )
 
 
@@ -221,8 +220,7 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
         if entries not in (heads, groups) or values.shape[1] != entries:
             raise ValueError(
                 f"{block.path} keeps {entries} keys and {values.shape[1]} values a token for "
-                f"{heads} query and {groups} key and value heads: what its cache would be with "
-                "fewer heads is not known"
+                f"{heads} query and {groups} key and value heads: its cache with fewer heads is not known"
             )
         size = (keys.nbytes + values.nbytes) // len(keys) // entries
         # a layer without heads keeps one number a token to say how long the text is
@@ -231,8 +229,7 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
         each[block] = entries == groups, size, 0 if block.kind == "cross" else mark
     if not each:
         raise ValueError(
-            f"{type(model).__name__} keeps no keys and values of attention when it runs: there is "
-            "no cache to bound"
+            f"{type(model).__name__} keeps no keys and values: there is no cache to bound"
         )
 
     def cost(mask: HeadTensors) -> float:
@@ -285,31 +282,20 @@ def random_tokens(model: nn.Module, batch_size: int, length: int) -> Batch:
 
 @dataclass(frozen=True)
 class Seconds:
-    """A table of measured times; called with a mask, the seconds of a pass that it would leave.
+    """A table of measured times; called with a mask, the seconds of a pass that it would leave."""
 
-    Attributes:
-        whole: seconds of one pass of the model as it is.
-        layers: for each attention module its path, and of every size its median seconds.
-        blocks: the blocks of these modules.
-    """
-
-    whole: float
-    layers: dict[str, dict[Size, float]]
+    whole: float  # seconds of a pass of the model as it is
+    layers: dict[str, dict[Size, float]]  # path of an attention module -> seconds of every size
     blocks: tuple[AttentionLayer, ...]
 
     def __call__(self, mask: HeadTensors) -> float:
-        """Seconds of a pass, if all but attention takes as long as it does.
-
-        Raises:
-            ValueError: a layer is left with a number of heads that was not measured.
-        """
+        """Seconds of a pass, if all but attention takes as long as it does."""
         total = self.whole
         for block in self.blocks:
             table, left = self.layers[block.path], _size_of(block, _heads_left(block, mask))
             if left not in table:
                 raise ValueError(
-                    f"{block.path} was not measured with {left[0]} heads of {left[1]} groups: "
-                    "give seconds_cost the steps that the mask is of"
+                    f"{block.path} was not measured with {left}: give seconds_cost these steps"
                 )
             total += table[left] - table[_size_of(block, block.kept_heads)]
         return total
@@ -333,9 +319,7 @@ def seconds_cost(
     """
     device = ensure_device(model, None)
     inputs = model_inputs(model, to_device(batch, device))
-    blocks = tuple(
-        block for block in find_heads(model) if block.kept_heads and not block.why_not_prunable
-    )
+    blocks = tuple(b for b in find_heads(model) if b.kept_heads and not b.why_not_prunable)
     tables: dict[str, dict[Size, float]] = {}
     measured: dict[Any, dict[Size, float]] = {}
     wholes: list[float] = []

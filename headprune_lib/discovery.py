@@ -132,31 +132,22 @@ def find_heads(
         )
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         raise ValueError(
-            f"{type(model).__name__} wraps the model and runs copies of it; give the model "
-            "itself, wrapper.module"
+            f"{type(model).__name__} runs copies of the model; give the model, wrapper.module"
         )
     return discovered(model, verify=verify, inputs=inputs)[0]
 
 
 @dataclass
 class _Memory:
-    """What was proved of a model: by path what holds, or why it was refused.
+    """What was proved of a model: by path what holds, or why it was refused."""
 
-    Attributes:
-        signature: the modules that were looked at and their code; another one, another proof.
-        source: ``"found"`` if they were proved, ``"assumed"`` if not.
-        outside: of modules that were seen running, whether their keys come from outside.
-        readers: path of a module that makes keys and values -> those of others that read them.
-        not_run: modules that read keys of another and did not run, so that whose was not seen.
-    """
-
-    signature: tuple
-    source: str
+    signature: tuple  # the modules that were looked at and their code; another one, another proof
+    source: str  # "found" if they were proved, "assumed" if not
     verified: dict[str, Verified] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    outside: dict[str, bool] = field(default_factory=dict)
-    readers: dict[str, set[str]] = field(default_factory=dict)
-    not_run: list[str] = field(default_factory=list)
+    outside: dict[str, bool] = field(default_factory=dict)  # whether its keys are from outside
+    readers: dict[str, set[str]] = field(default_factory=dict)  # maker of keys -> who reads them
+    not_run: list[str] = field(default_factory=list)  # which read keys, and whose was not seen
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Memory:
         return _Memory(**{name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
@@ -292,11 +283,7 @@ def _prove(
     inputs: Batch | None,
     memory: _Memory,
 ) -> list[tuple[str, Inputs]]:
-    """Run the model, and note what holds of modules that were read, or whose entry is to be proved.
-
-    Returns:
-        the passes that reached a module: the path of what was run, and its inputs.
-    """
+    """Note what holds of modules in a run; returns the passes that reached one: path and inputs."""
     paths = [*candidates, *unsure]
     results: dict[Any, Verified | str] = {}
     batch = check_batch(inputs) if inputs is not None else None
@@ -360,11 +347,8 @@ def _note_readers(
     for root_path, inputs in passes:
         root, prefix = model.get_submodule(root_path), f"{root_path}." if root_path else ""
         below = [path for path, _ in root.named_modules() if path]
-        blocks = [
-            layer_at(root, path, taken[prefix + path].spec)
-            for path in below
-            if prefix + path in taken
-        ]
+        here = [path for path in below if prefix + path in taken]
+        blocks = [layer_at(root, path, taken[prefix + path].spec) for path in here]
         others = [path for path in below if prefix + path in memory.refused]
         with as_it_was(root):
             for maker, paths in keys_read(root, blocks, others, inputs).items():
@@ -380,11 +364,8 @@ def _blocks(
     for path in order:
         fields = {"kind": kinds[path], **taken[path].limits}  # a pruned module keeps its kind
         # the nearest module around this that lies in a list; itself where there is none
-        around = (
-            p
-            for p in reversed([*_ancestors(path), path])
-            if isinstance(modules[p.rpartition(".")[0]], nn.ModuleList)
-        )
+        outer = reversed([*_ancestors(path), path])
+        around = (p for p in outer if isinstance(modules[p.rpartition(".")[0]], nn.ModuleList))
         where: dict[str, Any] = {"layer": layers[fields["kind"]], "layer_path": next(around, path)}
         blocks.append(layer_at(model, path, taken[path].spec, **where, **fields))
         layers[fields["kind"]] += 1
@@ -409,9 +390,8 @@ def _with_sharing(blocks: list[AttentionLayer], memory: _Memory) -> Iterator[Att
         elif (block.path in makers or not makes) and not why:
             why = f"it reads the keys and values of {makers.get(block.path, 'another layer')}"
         # some layers can lose no single head, only all heads of the layer or of a group
-        stuck = why and (
-            block.why_whole_groups or (block.why_keep_one and block.queries_per_kv == 1)
-        )
+        single = block.why_keep_one and block.queries_per_kv == 1
+        stuck = why and (block.why_whole_groups or single)
         why_not_prunable = block.why_not_prunable or (why if stuck else "")
         yield replace(block, why_keep_groups=why, why_not_prunable=why_not_prunable)
 
@@ -588,9 +568,7 @@ def _grouping(core: nn.Module, count: int, base: AttentionSpec) -> list[dict[str
     if group:
         ways.insert(0, {"queries_per_kv": group, **(ways[0] if ways else {})})
     orders = (False, True) if base.fused else (False,)
-    return [
-        {"qkv_interleaved": interleaved, **way} for interleaved in orders for way in (*ways, {})
-    ]
+    return [{"qkv_interleaved": order, **way} for order in orders for way in (*ways, {})]
 
 
 def _rows_fit(module: nn.Module, names: AttentionSpec, count: int, group: int, total: int) -> bool:
@@ -620,6 +598,4 @@ def _numbers(core: nn.Module, names: list[str]) -> dict[str, int]:
     for name in names:
         with suppress(Exception):  # some configurations refuse what differs from layer to layer
             numbers[f"config.{name}"] = getattr(getattr(core, "config", None), name, None)
-    return {
-        name: n for name, n in numbers.items() if isinstance(n, int) and not isinstance(n, bool)
-    }
+    return {name: n for name, n in numbers.items() if type(n) is int}

@@ -200,7 +200,7 @@ def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
         ) from error
     if not isinstance(losses, Tensor):
         raise TypeError(
-            f"the loss is a {type(losses).__name__}, not a tensor of one number an example, (batch,)"
+            f"the loss is a {type(losses).__name__}, no tensor of one number an example"
         )
     # examples are rows of the labels, or of any input where there are none
     labels = [batch[name] for name in ("labels", "start_positions") if name in batch]
@@ -208,9 +208,8 @@ def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     sizes = sorted({len(x) for x in tensors})
     if losses.ndim != 1 or len(losses) not in sizes:
         raise ValueError(
-            f"the loss has shape {tuple(losses.shape)} for a batch of "
-            f"{' or '.join(map(str, sizes))} examples, expected one number "
-            "an example, (batch,): neither their mean nor their sum"
+            f"the loss has shape {tuple(losses.shape)} for {' or '.join(map(str, sizes))} examples, "
+            "expected one number an example, (batch,): neither their mean nor their sum"
         )
     return losses
 
@@ -225,9 +224,8 @@ def differentiable_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> 
     for path, module in model.named_modules():
         if type(module).__module__.startswith(_NO_GRADIENT):
             raise ValueError(
-                f"{path} is a layer quantised for inference ({type(module).__name__} of "
-                f"{type(module).__module__}), and PyTorch lets no gradient through it: score the "
-                "heads first, then quantise, or use a criterion without gradients"
+                f"{path} is quantised for inference ({type(module).__module__}) and lets no gradient "
+                "through: score the heads first, then quantise; or by a criterion without gradients"
             )
     losses = example_losses(model, batch, loss)
     if not losses.requires_grad:
@@ -258,8 +256,7 @@ def check_unused(
     raise ValueError(
         f"the loss depends on the heads of {', '.join(used) or 'layers taken together'}, but no "
         "gradient comes back to them: something in between is detached or has no derivative "
-        "(quantised layers, an operator without backward, torch.no_grad). Score the model before "
-        "that is done to it"
+        "(quantised layers, torch.no_grad). Score the model before that is done to it"
     )
 
 
@@ -282,10 +279,8 @@ def check_examples_independent(model: nn.Module, batch: Batch, loss: Loss | None
     if not torch.allclose(alone, in_pair, rtol=precision, atol=precision, equal_nan=True):
         raise ValueError(
             f"the last example's loss is {alone.item():.4g} alone and {in_pair.item():.4g} beside "
-            "another: examples interact (a contrastive loss, negatives from the batch, a mean "
-            "over it), so the derivative of each example's own loss, which Eq. 2 asks for, does "
-            "not exist. Give a loss of each example alone; or call what belongs together one "
-            "example, and give it as a batch of its own with one number as its loss"
+            "another: examples interact, and Eq. 2 is of each example's own loss. Give a loss of each "
+            "example alone, or what belongs together as one example with one number as its loss"
         )
 
 
@@ -422,11 +417,10 @@ def _compare(losses: _Losses, slopes: Tensor) -> tuple[str, float]:
         # whatever the model's code makes of another precision, its own differences are left
         with suppress(Exception), torch.autocast(device, enabled=False):
             copied = losses.cast(precision)
-            exact = _slopes(
-                gate_gradients(
-                    copied.model, copied.batch, losses.blocks, losses.loss, checked=False
-                )
+            found = gate_gradients(
+                copied.model, copied.batch, losses.blocks, losses.loss, checked=False
             )
+            exact = _slopes(found)
             problem, bound = _differences(copied, exact, eps)
             apart = (slopes - exact).norm(dim=0) * _weights(exact, unit)
             speaks_for_model = bound <= _TELLING and float(apart.square().mean()) <= unit
@@ -497,9 +491,8 @@ def _derivative(
     derivative is exact ``enough``. ``at`` are the losses with all gates open.
     """
     best, bound = torch.full_like(at, math.nan), math.inf
-    step = 2.0 ** math.floor(
-        math.log2(min(unit**0.2, 0.5))
-    )  # smooth bends and rounding count alike
+    # smooth bends and rounding count alike
+    step = 2.0 ** math.floor(math.log2(min(unit**0.2, 0.5)))
     odd: list[Tensor] = []
     even: list[Tensor] = []
     while len(odd) < 3 or (bound > enough and 2 * noise / step < bound and step > unit):

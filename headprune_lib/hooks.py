@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -69,12 +69,8 @@ def removed_after(*handles: RemovableHandle) -> Iterator[None]:
 def state_of(modules: Iterable[nn.Module]) -> Callable[[], None]:
     """What puts back the attributes, weights, children and hooks that these modules have now."""
     before = [
-        (
-            module,
-            dict(vars(module)),
-            {k: dict(v) for k, v in vars(module).items() if isinstance(v, dict)},
-        )
-        for module in modules
+        (m, dict(vars(m)), {k: dict(v) for k, v in vars(m).items() if isinstance(v, dict)})
+        for m in modules
     ]
 
     def put_back() -> None:
@@ -126,18 +122,13 @@ class _Use:
     @contextmanager
     def on(self) -> Iterator[None]:
         """Inside, the hooks are on, and what anyone checkpoints is repeated under them."""
-        with hooking(self.modules):
-            handles = [
-                module.register_forward_pre_hook(self.hook(change))
-                for module, change in zip(self.modules, self.changes, strict=True)
-                if change is not None
-            ]
+        with hooking(self.modules), ExitStack() as stack:
+            for module, change in zip(self.modules, self.changes, strict=True):
+                if change is not None:
+                    stack.callback(module.register_forward_pre_hook(self.hook(change)).remove)
             _last(self, True)
-            try:
-                with removed_after(*handles):
-                    yield
-            finally:
-                _last(self, False)
+            stack.callback(_last, self, False)
+            yield
 
     def hook(self, change: Change) -> Callable[[nn.Module, tuple], tuple]:
         """A hook, a plain function, so that a copy of the model shares this use."""
@@ -159,9 +150,8 @@ class _Use:
             return False
         if _in_backward() and _in_checkpoint():
             raise RuntimeError(
-                "activation checkpointing repeats, inside this masked_heads block, a pass that was "
-                "made outside, and the mask would change its gradients. Call backward() outside "
-                "the block, or make the pass inside"
+                "activation checkpointing repeats a pass made outside this masked_heads block, whose mask "
+                "would change its gradients. Call backward() outside the block, or make the pass inside"
             )
         return True
 
@@ -258,10 +248,8 @@ def record_outputs(modules: Sequence[nn.Module]) -> Iterator[list[ModuleCall]]:
         call.inputs, call.output, call.times = inputs, output, call.times + 1
         call.place = next(places)
 
-    handles = [
-        module.register_forward_hook(partial(keep, call))
-        for module, call in zip(modules, calls, strict=True)
-    ]
+    pairs = zip(modules, calls, strict=True)
+    handles = [module.register_forward_hook(partial(keep, call)) for module, call in pairs]
     with hooking(modules), removed_after(*handles):
         yield calls
 

@@ -92,9 +92,7 @@ def cross_entropy(outputs: Any, batch: Batch) -> Tensor:
         outside &= labels != NO_LABEL
     if outside.any():
         wrong = labels[outside][0].item()
-        raise ValueError(
-            f"label {wrong} is outside the model's {n_classes} classes (0 to {n_classes - 1})"
-        )
+        raise ValueError(f"label {wrong} is outside the model's classes, 0 to {n_classes - 1}")
     # rows of classes: with classes as the second of three axes it takes longer and rounds more
     losses = functional.cross_entropy(
         logits.flatten(0, -2), labels.flatten(), reduction="none", ignore_index=NO_LABEL
@@ -114,13 +112,10 @@ def binary_cross_entropy(outputs: Any, batch: Batch) -> Tensor:
     if labels.shape != logits.shape or ((labels < 0) | (labels > 1)).any():
         raise ValueError(
             f"labels of shape {tuple(labels.shape)} for logits of shape {tuple(logits.shape)}: "
-            "expected one number in 0 to 1 for each example and class, as the model's problem_type "
-            "is multi_label_classification"
+            "expected numbers in 0 to 1, one for each example and class (multi_label_classification)"
         )
-    losses = functional.binary_cross_entropy_with_logits(
-        logits, labels.to(logits), reduction="none"
-    )
-    return losses.mean(-1)
+    labels = labels.to(logits)
+    return functional.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(-1)
 
 
 def squared_error(outputs: Any, batch: Batch) -> Tensor:
@@ -173,7 +168,5 @@ def _logits_and_labels(
             "give a loss=(outputs, batch) of your own, one number an example"
         )
     if labels_name not in batch:
-        raise ValueError(
-            f"the batch has no {labels_name!r}: give them, or a loss=(outputs, batch) of your own"
-        )
+        raise ValueError(f"the batch has no {labels_name!r}: give them, or a loss of your own")
     return logits if logits.dtype == torch.float64 else logits.float(), batch[labels_name]

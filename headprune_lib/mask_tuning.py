@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -93,9 +94,8 @@ def tune_mask(
     for block in fitted:
         of_block = _own(gates, block)
         fit = _Fit(model, block, of_block != 0)
-        uncut, cut = (
-            _inputs(model, every, block, runs[block], kept, below) for below in (whole, gates)
-        )
+        given = partial(_inputs, model, every, block, runs[block], kept)
+        uncut, cut = given(whole), given(gates)
         for batch, *contexts in zip(kept, uncut, cut, strict=True):
             for of_uncut, of_cut in zip(*contexts, strict=True):
                 fit.add(_tokens(of_uncut, block, batch), _tokens(of_cut, block, batch))

@@ -81,16 +81,14 @@ def _by_kind(kinds: Collection[str], values: Any, what: str, maker: str) -> Head
 
 
 def check_mask(
-    model: nn.Module,
-    mask: HeadTensors | Tensor | Heads,
-    blocks: Sequence[AttentionLayer] | None = None,
+    model: nn.Module, mask: HeadTensors | Tensor | Heads, blocks: Sequence[AttentionLayer]
 ) -> HeadTensors:
     """``mask`` as floating-point tensors by kind, or an error that says what is wrong with it.
 
     Args:
         mask: kind -> ``(layer, head)``, tensors or arrays; of a model of one kind the tensor alone
             will do. Or the heads to cut, as :func:`headprune_lib.head_mask` takes them.
-        blocks: those of ``find_heads(model)``, where they are known already.
+        blocks: those of ``find_heads(model)``.
 
     Returns:
         kind -> ``(layer, head)``, float32 or float64, on the CPU; NaN where there is no head. Where
@@ -102,7 +100,7 @@ def check_mask(
             infinity for a head that there is.
         IndexError: a head to cut that the model does not have.
     """
-    full = ones_of(find_heads(model) if blocks is None else blocks)
+    full = ones_of(blocks)
     if _names_heads(mask):
         return without_heads(full, mask)
     maker = "ones_mask(model) keeps every head, head_mask(model, heads) cuts some"
@@ -129,15 +127,10 @@ def check_cut(
 
 def _check_entries(kind: str, values: Tensor, full: Tensor) -> Tensor:
     if not (values.dtype == torch.bool or values.is_floating_point()):
-        raise TypeError(
-            f"mask[{kind!r}] must be a bool or floating-point tensor, given {values.dtype}; "
-            "convert it with .bool() or .float()"
-        )
+        raise TypeError(f"mask[{kind!r}] is {values.dtype}; give a bool or floating-point tensor")
     if values.shape != full.shape:
-        raise ValueError(
-            f"mask[{kind!r}] has shape {tuple(values.shape)}, expected (layer, head) = "
-            f"{tuple(full.shape)}"
-        )
+        shapes = f"{tuple(values.shape)}, expected (layer, head) = {tuple(full.shape)}"
+        raise ValueError(f"mask[{kind!r}] has shape {shapes}")
     numbers = values.detach().cpu().to(torch.promote_types(values.dtype, torch.float32))
     wrong = ~full.isnan() & ~numbers.isfinite()
     if wrong.any():
@@ -165,10 +158,7 @@ def check_scores(
 ) -> HeadTensors:
     """Scores by kind on the CPU, of this model, that say something of every head still there.
 
-    Args:
-        scores: kind -> ``(layer, head)``; of a model of one kind the tensor alone will do.
-        blocks: those of ``find_heads(model)``.
-        kinds: those that matter; all kinds if not given.
+    Of a model of one kind the tensor alone will do. Only ``kinds`` matter, if they are given.
 
     Raises:
         TypeError, ValueError: no tensors, another model's shapes, or NaN for a head that is there.
@@ -194,9 +184,8 @@ def check_scored(blocks: Iterable[AttentionLayer], scores: HeadTensors) -> None:
         if len(lost := row.isnan().nonzero()):
             head = block.kept_heads[lost[0, -1]]
             raise ValueError(
-                f"the score of ({block.kind!r}, layer {block.layer}, head {head}) is NaN, which "
-                "marks a head that was removed, and this one was not: was a loss infinite or NaN "
-                "(float16, a row of padding alone)?"
+                f"the score of ({block.kind!r}, layer {block.layer}, head {head}) is NaN, as of heads "
+                "that are gone: was a loss infinite or NaN (float16, a row of padding alone)?"
             )
 
 
@@ -344,10 +333,8 @@ def gated(
     blocks = find_heads(model) if blocks is None else blocks
     if isinstance(gates, Mapping):
         gates = _gates_of_blocks(blocks, gates)
-    changes = [
-        None if gate is None else partial(_gated, block, gate)
-        for block, gate in zip(blocks, gates, strict=True)
-    ]
+    pairs = zip(blocks, gates, strict=True)
+    changes = [None if gate is None else partial(_gated, block, gate) for block, gate in pairs]
     with changed_inputs([block.part(model, "output") for block in blocks], changes):
         yield
 
@@ -397,8 +384,7 @@ def _by_row(gate: Tensor, context: Tensor, block: AttentionLayer) -> Tensor:
         )
     if len(context) % len(gate):
         raise ValueError(
-            f"a batch of {len(context)} rows, but masks for {len(gate)}: "
-            "give the index of a mask for each example"
+            f"a batch of {len(context)} rows, but masks for {len(gate)}: give the index of one for each"
         )
     if len(gate) < len(context):
         gate = gate.repeat_interleave(len(context) // len(gate), dim=0)

@@ -52,9 +52,8 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
     kept = {kind: values.tolist() for kind, values in check_cut(model, mask, blocks).items()}
     check_not_masked(model, blocks)
     keep = [[h for h in block.kept_heads if kept[block.kind][block.layer][h]] for block in blocks]
-    changed = [
-        (b, heads) for b, heads in zip(blocks, keep, strict=True) if len(heads) < len(b.kept_heads)
-    ]
+    pairs = zip(blocks, keep, strict=True)
+    changed = [(block, heads) for block, heads in pairs if len(heads) < len(block.kept_heads)]
     for block, heads in changed:
         if block.why_not_prunable:
             raise ValueError(
@@ -62,10 +61,8 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
                 f"{block.why_not_prunable}; give 1 for all of them, or use masked_heads"
             )
         if block.why_keep_one and not heads:
-            raise ValueError(
-                f"{block.path} cannot lose all its heads: {block.why_keep_one}; keep one, or use "
-                "masked_heads"
-            )
+            why = f"cannot lose all its heads: {block.why_keep_one}"
+            raise ValueError(f"{block.path} {why}; keep one, or use masked_heads")
         block.group_left(heads)
     check_weights(model, [block for block, _ in changed])
     named = renumbered(model, blocks, [block.kept_heads for block in blocks], keep)
@@ -85,19 +82,13 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
 def check_not_masked(model: nn.Module, blocks: Iterable[AttentionLayer]) -> None:
     """Raises RuntimeError where the library's hooks are on, made for the heads that there are."""
     if hooked(block.part(model, "output") for block in blocks):
-        raise RuntimeError(
-            "the model is masked or measured right now (masked_heads, a sweep); remove its heads, "
-            "or put them back, before or after the with block"
-        )
+        raise RuntimeError("the model is masked right now; change its heads outside the with block")
 
 
 def not_plain(module: nn.Module) -> str | None:
     """Why a projection's weights cannot be read and sliced as they are; None where they can."""
     if hasattr(module, "lora_A") or hasattr(module, "base_layer"):
-        return (
-            "wraps the weights in an adapter (LoRA): merge it first, "
-            "model = model.merge_and_unload()"
-        )
+        return "wraps the weights in an adapter (LoRA): merge it first, model.merge_and_unload()"
     stored = module.__dict__.get("_parameters", {})
     if "weight_orig" in stored:
         return (
@@ -106,17 +97,13 @@ def not_plain(module: nn.Module) -> str | None:
         )
     if parametrize.is_parametrized(module) or "weight_g" in stored:
         return (
-            "computes its weights from others (weight_norm, a parametrization), so that a slice "
-            "of them would not last; remove that first, "
+            "computes its weights from others (weight_norm, a parametrization); remove that first, "
             "torch.nn.utils.parametrize.remove_parametrizations(module, 'weight')"
         )
     weight = module._parameters.get("weight")
     linear = isinstance(module, nn.Linear | Conv1D)
     if linear and hasattr(weight, "device_mesh"):  # a DTensor, whose module is slow to import
-        return (
-            "holds weights that are spread over several processes (FSDP2, tensor parallelism); "
-            "remove heads before the model is sharded"
-        )
+        return "is spread over several processes (FSDP2, TP); remove heads before it is sharded"
     plain = linear and type(weight) in (nn.Parameter, Tensor)
     if weight is None or not plain or not weight.is_floating_point():
         return "holds no plain weights to slice (quantised?); remove heads first, then quantise"
@@ -157,9 +144,8 @@ def check_weights(
             if size != wanted and block.source != "found":
                 raise ValueError(
                     f"{where}: the weights have {size} numbers, not {wanted} for heads of width "
-                    f"{block.head_dim}. Does its entry lack a group (query heads that share a key "
-                    "and value head) or name another width? See headprune_lib.register_attention; "
-                    "masked_heads works meanwhile"
+                    f"{block.head_dim}. Does its entry (headprune_lib.register_attention) lack a "
+                    "group or name another width? masked_heads works meanwhile"
                 )
 
 
@@ -171,25 +157,15 @@ def renumbered(
 ) -> list[tuple[Any, str, list]]:
     """What the model's configurations must say once heads of the attention to the encoder moved.
 
-    They count the heads that a layer has, so that a head that goes moves those after it.
-
-    Args:
-        before: the heads of each block (original indices), in their order, as the configurations
-            count them.
-        after: the heads of each block as the configurations are to count them.
+    They count the heads that a layer has, so that a head that goes moves those after it. ``before``
+    and ``after`` are each block's heads (original indices) in the order in which they are counted.
 
     Returns:
-        ``(configuration, attribute, value)`` to be set.
-
-    Raises:
-        ValueError: a head that is named goes.
+        ``(configuration, attribute, value)`` to be set; ValueError where a head that is named goes.
     """
     changes = []
-    layers = {
-        block.layer: (old, list(new))
-        for block, old, new in zip(blocks, before, after, strict=True)
-        if block.kind == "enc-dec"
-    }
+    each = zip(blocks, before, after, strict=True)
+    layers = {b.layer: (old, list(new)) for b, old, new in each if b.kind == "enc-dec"}
     for owner, name, pairs in _named_heads(model, {k: len(old) for k, (old, _) in layers.items()}):
         heads = [(layer, layers[layer][0][number]) for layer, number in pairs]
         if gone := [(layer, head) for layer, head in heads if head not in layers[layer][1]]:
@@ -214,9 +190,7 @@ def _named_heads(
     """
     generation = getattr(model, "generation_config", None)
     config: Any = getattr(model, "config", None)
-    pairs = [
-        (layer, number) for layer, number in getattr(generation, "alignment_heads", None) or ()
-    ]
+    pairs = [(layer, n) for layer, n in getattr(generation, "alignment_heads", None) or ()]
     if pairs and all(0 <= number < n_heads.get(layer, 0) for layer, number in pairs):
         yield generation, "alignment_heads", pairs  # else they are another model's
     # SpeechT5 for text is trained without that loss

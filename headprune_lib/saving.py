@@ -181,14 +181,12 @@ def _configuration(name: str, model_class: Any, hub: dict[str, Any]) -> PreTrain
     folder = Path(name)
     if model_class is not None and not _is_model(model_class):
         raise ValueError(
-            f"model_class is {model_class!r}; give a class of transformers' models, or one that "
-            "inherits from it"
+            f"model_class is {model_class!r}; give a class that inherits from PreTrainedModel"
         )
     check_folder(name, hub.get("subfolder", ""))
+    config_class = model_class.config_class if model_class else AutoConfig
     try:
-        return (model_class.config_class if model_class else AutoConfig).from_pretrained(
-            name, **hub
-        )
+        return config_class.from_pretrained(name, **hub)
     except Exception as error:  # whatever a class makes of a configuration that cannot be
         if folder.is_dir():
             raise ValueError(f"{folder / 'config.json'}: {one_line(error)}") from error
@@ -245,17 +243,13 @@ def _old_record(name: str, hub: dict[str, Any]) -> dict[str, Any]:
     file = cached_file(name, _OLD_RECORD, _raise_exceptions_for_missing_entries=False, **hub)
     if not file:
         return {}
-    path = Path(file)
     try:
-        record: Any = json.loads(path.read_text(encoding="utf-8"))
-        heads = [head for kept in record["kept"].values() for head in kept]
-        if not all(type(head) is int for head in heads) or type(record["model_class"]) is not str:
-            raise TypeError("numbers of heads and the name of a class are expected")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        record: Any = json.loads(Path(file).read_text(encoding="utf-8"))
+        return {name: record[name] for name in ("model_class", "kept")}
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{path} is damaged ({type(error).__name__}: {error}); save the pruned model again"
+            f"{file} is damaged ({type(error).__name__}: {error}); save the pruned model again"
         ) from error
-    return record
 
 
 def _completed(
@@ -267,12 +261,8 @@ def _completed(
     blocks = {block.path: block for block in find_heads(model)}
     if blocks.keys() != kept.keys():
         raise ValueError(f"heads of {sorted(kept)} are recorded, the model has others")
-    return {
-        f"{path}.{blocks[path].spec.output}": record_of(
-            replace(blocks[path], kept_heads=tuple(heads))
-        )
-        for path, heads in kept.items()
-    }
+    left = [replace(blocks[path], kept_heads=tuple(heads)) for path, heads in kept.items()]
+    return {f"{block.path}.{block.spec.output}": record_of(block) for block in left}
 
 
 def _sliced(
@@ -382,9 +372,8 @@ def _check_shapes(model: nn.Module, again: nn.Module) -> None:
         for each in (model, again)
     )
     if expected != actual:
-        names = sorted(
-            n for n in expected.keys() | actual.keys() if expected.get(n) != actual.get(n)
-        )
+        either = expected.keys() | actual.keys()
+        names = sorted(name for name in either if expected.get(name) != actual.get(name))
         raise _changed(model, f"{names[:3]}{' …' if len(names) > 3 else ''}")
 
 
@@ -405,8 +394,7 @@ def _made_again(model: nn.Module) -> Any:
             return model_class(copy.deepcopy(model.config))
     except TypeError as error:
         raise ValueError(
-            f"{name} is not made of its configuration alone ({error}); "
-            "put what it needs into model.config"
+            f"{name} is not made of its configuration alone ({error}); put the rest into it"
         ) from error
 
 
@@ -512,10 +500,9 @@ def _places(model: nn.Module, whole: nn.Module) -> dict[str, Tensor]:
         module = whole.get_submodule(path)
         tensor: Tensor = getattr(module, attribute)
         places = torch.arange(tensor.numel(), dtype=torch.float64).view(tensor.shape)  # exact
-        is_parameter = attribute in module._parameters
-        setattr(
-            module, attribute, nn.Parameter(places, requires_grad=False) if is_parameter else places
-        )
+        if attribute in module._parameters:
+            places = nn.Parameter(places, requires_grad=False)
+        setattr(module, attribute, places)
     keep_recorded(whole, records_of(model))
     _check_shapes(model, whole)
     return {name: values.long() for name, values in whole.state_dict().items() if name in changed}

@@ -110,9 +110,8 @@ def head_importance(
     if variant not in variants:
         raise ValueError(unknown("variant", variant, variants))
     _check_normalisation(normalize)
-    return score_heads(
-        model, batches, variants[variant], loss=loss, normalize=normalize, device=device
-    )
+    by = variants[variant]
+    return score_heads(model, batches, by, loss=loss, normalize=normalize, device=device)
 
 
 def _check_normalisation(normalize: str | None) -> None:

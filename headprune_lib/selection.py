@@ -198,10 +198,11 @@ def prune_mask(
             cut += step
     why = []
     if len(cut) == sum(map(len, steps)):
-        masked = [block.why_not_prunable for block in blocks if block.why_not_prunable]
-        kept = [b.why_keep_one for b in blocks if b.why_keep_one and not b.why_not_prunable]
-        why += [f"heads can only be masked ({reason})" for reason in masked]
-        why += [f"a layer cannot lose all its heads ({reason})" for reason in kept]
+        for block in blocks:
+            if block.why_not_prunable:
+                why.append(f"heads can only be masked ({block.why_not_prunable})")
+            elif block.why_keep_one:
+                why.append(f"a layer cannot lose all its heads ({block.why_keep_one})")
         why += [_kept_in_each(keep_at_least)] if keep_at_least else []
     shared = [block for block in blocks if block.queries_per_kv > 1]
     sizes = [len(block.groups) if per_group else block.queries_per_kv for block in shared]
@@ -248,9 +249,7 @@ def uniform_mask(
     blocks = _of_kinds(every, model, kinds)
     _check_amount(amount)
     if keep_at_least < 1:
-        raise ValueError(
-            f"keep_at_least is {keep_at_least}; no configuration says 0 heads, so give 1 or more"
-        )
+        raise ValueError(f"keep_at_least is {keep_at_least}; give 1 or more heads a layer")
     scores = check_scores(model, scores, every, kinds)
     alike: dict[tuple[str, int, int], list[AttentionLayer]] = {}
     for block in blocks:
@@ -271,9 +270,7 @@ def uniform_mask(
         together = [layers] if shares_biases(model, layers) else [[block] for block in layers]
         for same in together:
             keep = _best_groups(same, scores, n_groups - gone)
-            cut += [
-                (b.kind, b.layer, head) for b in same for head in b.kept_heads if head not in keep
-            ]
+            cut += [(b.kind, b.layer, h) for b in same for h in b.kept_heads if h not in keep]
     return without_heads(ones_of(every), cut)
 
 
@@ -304,9 +301,7 @@ def shares_biases(model: nn.Module, layers: Sequence[AttentionLayer]) -> bool:
 
 def _check_amount(amount: float) -> None:
     if isinstance(amount, bool) or not isinstance(amount, Real):
-        raise TypeError(
-            f"amount is {amount!r}, not a number; give the share of heads to remove, 0 to 1"
-        )
+        raise TypeError(f"amount is {amount!r}; give a number, the share of heads to remove")
     if not 0 <= amount <= 1:
         raise ValueError(f"amount is {amount}; give the share of heads to remove, 0 to 1")
 

@@ -238,18 +238,14 @@ def read_record(values: Tensor) -> Record:
         record = json.loads(bytes(values.tolist()))
         return {**record, **{part: renamed(record[part]) for part in ("architecture", "found")}}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"not what the library writes ({type(error).__name__}: {error})"
-        ) from error
+        name = type(error).__name__
+        raise ValueError(f"not what the library writes ({name}: {error})") from error
 
 
 def records_of(model: nn.Module) -> dict[str, Record]:
     """Path of each pruned attention module -> its record."""
-    records = {
-        path: read_record(module._buffers[RECORD])
-        for path, module in model.named_modules()
-        if RECORD in module._buffers
-    }
+    buffers = {path: module._buffers.get(RECORD) for path, module in model.named_modules()}
+    records = {path: read_record(values) for path, values in buffers.items() if values is not None}
     return {module_path(holder, record): record for holder, record in records.items()}
 
 
@@ -267,9 +263,7 @@ def keep_recorded(model: nn.Module, records: Mapping[str, Record]) -> None:
     modules = dict(model.named_modules())
     for path, record in records.items():
         if path not in modules:
-            raise ValueError(
-                f"heads of {path} were removed, and {type(model).__name__} has no such module"
-            )
+            raise ValueError(f"{path} lost heads, and {type(model).__name__} has no such module")
         spec = ATTENTION_SPECS.get(type(modules[path]).__name__)
         if spec is None or not is_known(modules[path]):
             names: dict[str, Any] = {
@@ -383,9 +377,8 @@ def _attend_with_no_head(
         computes = getattr(core, "has_relative_attention_bias", False)
         if computes and arguments.get(names.bias_argument or "") is None:
             # for the layers above; the hook of a pruned module puts that of all heads in its place
-            core.compute_bias(
-                length, key_length, device=hidden_states.device, past_seen_tokens=past
-            )
+            device = hidden_states.device
+            core.compute_bias(length, key_length, device=device, past_seen_tokens=past)
         outputs[names.bias_output] = hidden_states.new_zeros(1, 0, length, key_length)
     # Models drop a layer that returns no weights from their `attentions`, so that the layers after it
     # would move up. Some modules always return what their kernel makes, others only if asked.

@@ -138,7 +138,7 @@ class AttentionSpec(_FormerFields):
         for name in ("output", "n_heads"):
             if not getattr(self, name):
                 raise ValueError(
-                    f"{name} is {getattr(self, name)!r}; every attention module has one, so name it"
+                    f"{name} is {getattr(self, name)!r}; every attention module has one"
                 )
         for name in ("extra_projections", "per_head"):
             if isinstance(getattr(self, name), str):
@@ -281,11 +281,8 @@ def _runs_released_code(module: nn.Module) -> bool:
     kernel = getattr(getattr(module, "config", None), "_attn_implementation", None)
     names = (name for function in methods for name in function.__code__.co_names)
     called = [*(getattr(home, name, None) for name in names), ALL_ATTENTION_FUNCTIONS.get(kernel)]
-    return all(
-        function.__code__.co_filename.startswith(RELEASED)
-        for function in (*methods, *called)
-        if isinstance(function, FunctionType)
-    )
+    functions = [f for f in (*methods, *called) if isinstance(f, FunctionType)]
+    return all(f.__code__.co_filename.startswith(RELEASED) for f in functions)
 
 
 RELEASED = f"{Path(transformers.__file__).parent}{os.sep}"
@@ -422,9 +419,8 @@ class AttentionLayer(_FormerFields):
                 f"cannot be removed: {self.why_keep_groups}. Keep equally many heads of each group "
                 f"(prune_mask does), or use masked_heads. The groups are {groups}"
             )
-        split = [
-            group for group, n in zip(groups, counts, strict=True) if 0 < n < self.queries_per_kv
-        ]
+        size = self.queries_per_kv
+        split = [group for group, n in zip(groups, counts, strict=True) if 0 < n < size]
         if split and (len(sizes) > 1 or self.why_whole_groups):
             how = (
                 f"they can only go together ({self.why_whole_groups}): cut or keep all of a group"
@@ -439,21 +435,14 @@ class AttentionLayer(_FormerFields):
         return sizes[0] if sizes else self.queries_per_kv
 
     def part(self, model: nn.Module, name: str) -> nn.Module:
-        """The submodule that a field of :class:`headprune_lib.specs.AttentionSpec` names.
-
-        Args:
-            name: ``"core"``, ``"output"``, ``"query"``, …; the entry's ``projections`` are those
-                that hold weights.
+        """The submodule that a field of the entry names: ``"core"``, ``"output"``, ``"query"``, ….
 
         Raises:
-            ValueError: these modules have no such part, such as ``"query"`` where one projection
-                serves query, key and value.
+            ValueError: no such part, as ``"query"`` where one projection serves all three.
         """
         relative = getattr(self.spec, name)
         if relative is None:
-            raise ValueError(
-                f"{self.path} has no part {name!r}; its projections are {self.spec.projections}"
-            )
+            raise ValueError(f"{self.path} has no part {name!r}, only {self.spec.projections}")
         return model.get_submodule(".".join(filter(None, [self.path, relative])))
 
 
@@ -464,14 +453,7 @@ PRUNED = "headprune_layer"
 def layer_at(
     model: nn.Module, path: str, spec: AttentionSpec, kind: str = "self", **known: Any
 ) -> AttentionLayer:
-    """The heads of the attention module of this path, whose parts have these names.
-
-    Args:
-        known: further fields that the module itself does not tell.
-
-    Raises:
-        AttributeError: a part that the module does not have.
-    """
+    """The heads of the module of this path; ``known`` are fields that it does not tell itself."""
     known = {"path": path, "kind": kind, "layer": 0, "layer_path": "", **known}
     module = model.get_submodule(path)
     if (left := vars(module).get(PRUNED)) is not None:

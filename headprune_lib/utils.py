@@ -26,7 +26,6 @@ Device = str | torch.device | None
 NO_LABEL = -100
 """transformers' mark of a position without label."""
 
-
 _CLASSES = ("labels", "start_positions", "end_positions")
 _FLAGS = (bool, int, float, str)
 _AXES = {"input_ids": 2, "decoder_input_ids": 2, **dict.fromkeys(_CLASSES, 1)}
@@ -51,18 +50,15 @@ def check_batch(batch: object) -> Batch:
     for name, value in checked.items():
         if _is_data(value):
             raise TypeError(
-                f"batch[{name!r}] is of type {type(value).__name__}, not a tensor with one "
-                "row an example. Convert it; a Dataset of the Hub does so itself, "
-                "dataset.with_format('torch')"
+                f"batch[{name!r}] is of type {type(value).__name__}, not a tensor of one row an "
+                "example. Convert it; a Dataset of the Hub does so itself, dataset.with_format('torch')"
             )
         axes = value.ndim if isinstance(value, Tensor) else 0
         if axes < _AXES.get(name, 0) and isinstance(value, (Tensor, *_FLAGS)):
-            description = (
-                f"has shape {tuple(value.shape)}" if isinstance(value, Tensor) else "is a number"
-            )
+            shape = tuple(value.shape) if isinstance(value, Tensor) else ()
             raise ValueError(
-                f"batch[{name!r}] {description}: that is one example, and a batch has one row an example. "
-                "Give torch.utils.data.DataLoader(dataset, batch_size=32) for a Dataset, or "
+                f"batch[{name!r}] has shape {shape}: that is one example, and a batch has one row an "
+                "example. Give torch.utils.data.DataLoader(dataset, batch_size=32) for a Dataset, or "
                 "tensor[None] in place of each tensor of a single example"
             )
         if axes and not len(value):
@@ -165,7 +161,7 @@ def model_inputs(model: nn.Module, batch: Batch) -> Batch:
 Result = TypeVar("Result")
 
 
-def ensure_device(model: nn.Module, device: str | torch.device | None) -> torch.device:
+def ensure_device(model: nn.Module, device: Device) -> torch.device:
     """Move the model to a device and say where its inputs go; where it is, if none is given.
 
     Raises:
@@ -181,10 +177,7 @@ def ensure_device(model: nn.Module, device: str | torch.device | None) -> torch.
     places = set(map(str, (getattr(model, "hf_device_map", None) or {}).values()))
     if len(places) > 1:
         if device is not None:
-            raise ValueError(
-                f"the model is spread over {sorted(places)}; "
-                "leave device out, or load the model on one device"
-            )
+            raise ValueError(f"leave device out: the model is spread over {sorted(places)}")
         return next(model.parameters()).device  # accelerate moves inputs on from here
     device = torch.device(device) if device is not None else next(model.parameters()).device
     model.to(device)
@@ -233,12 +226,7 @@ def in_double(values: Tensor) -> Tensor:
 
 @dataclass
 class OomLimit:
-    """How much of a batch memory had room for, so that what had none is not tried again.
-
-    Attributes:
-        numbers: fewer than which, in all of its tensors, a batch has; infinite before the first
-            lack.
-    """
+    """How many numbers, in all its tensors, a batch had that memory had no room for."""
 
     numbers: float = math.inf
 
@@ -251,13 +239,9 @@ def split_on_oom(
 ) -> Result:
     """What is computed of a batch; of its halves, joined, where memory runs out.
 
-    Args:
-        batch: on its device; what is halved has one row an example in all of its tensors.
-        join: makes one result of those of two halves, the first half's first.
-        oom_limit: what is learned of memory, for all batches of one computation.
-
     Raises:
-        torch.OutOfMemoryError: one example alone is too much, or the batch has no rows to halve.
+        torch.OutOfMemoryError: one example alone is too much, or the batch, some tensor of which
+            has no row an example, cannot be halved.
     """
     oom_limit, n = oom_limit or OomLimit(), n_rows(batch)
     numbers = sum(value.numel() for value in batch.values() if isinstance(value, Tensor))
@@ -285,10 +269,7 @@ def eval_mode(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
         frozen: also let no parameter ask for a gradient, where only activations need one.
     """
     if frozen and any(parameter.is_inference() for parameter in model.parameters()):
-        raise ValueError(
-            "the weights were made under torch.inference_mode, and PyTorch lets no gradient "
-            "through them: make or load the model outside of it"
-        )
+        raise ValueError("weights made in torch.inference_mode take no gradient: load them outside")
     modes = [(module, module.training) for module in model.modules()]
     learned = [p for p in model.parameters() if p.requires_grad] if frozen else []
     model.eval()

@@ -102,7 +102,7 @@ def verify(
         verified = _verify_removal(trial, entry)
         batch_first = context.ndim == 3 and len(context) == call.n_examples
         return replace(verified, limits={**verified.limits, "batch_first": batch_first})
-    raise NotAttention(reasons[0] if reasons else "no candidate was seen")
+    raise NotAttention(reasons[0])
 
 
 @dataclass
@@ -338,11 +338,8 @@ def _variants(trial: _Trial, names: AttentionSpec, outputs: Any) -> Iterator[Att
     for name, child in core.named_children():
         if not isinstance(child, (*LINEAR, *CONVOLUTIONS)):
             tensors |= {f"{name}.{inner}": table for inner, table in child.named_parameters()}
-    tables = tuple(
-        prefix + name
-        for name, table in tensors.items()
-        if table.ndim and list(table.shape).count(n_heads) == 1
-    )
+    by_head = [name for name, x in tensors.items() if list(x.shape).count(n_heads) == 1]
+    tables = tuple(prefix + name for name in by_head)
     sizes = tuple(
         name
         for name, value in vars(core).items()

@@ -167,5 +167,5 @@ def test_seconds_are_those_of_the_pruned_model(monkeypatch):
         mask[kind][layer, head] = 0
         assert cost(mask) == pytest.approx(2 * (8 - number))
     mask["self"][1] = 0
-    with pytest.raises(ValueError, match="layers.1 was not measured with 0 heads of 0 groups"):
+    with pytest.raises(ValueError, match="layers.1 was not measured with .0, 0."):
         cost(mask)

@@ -99,16 +99,16 @@ MISUSES = {
         lambda m: hp.head_importance(m, [one_of(batch(3))]), ValueError, "one example.*DataLoader"),
     "a data set": (
         lambda m: hp.score_heads(m, Rows(), "greedy"), ValueError, "one example.*DataLoader"),
-    "a label that is a number": (lambda m: scored(m, labels=1), ValueError, "'labels'. is a number"),
+    "a label that is a number": (lambda m: scored(m, labels=1), ValueError, "'labels'. has shape"),
     "a label outside the classes": (
         lambda m: scored(m, labels=torch.tensor([0, 3, 1])),
-        ValueError, "label 3 is outside the model's 3"),
+        ValueError, "label 3 is outside the model's classes, 0 to 2"),
     "an example without a label": (
         lambda m: scored(m, labels=torch.tensor([0, -100, 1])), ValueError, "-100 is"),
     "no labels": (lambda m: scored(m, labels=None), ValueError, "no 'labels'"),
     "an infinite loss": (  # is not taken for a head that was removed
         lambda m: scored(m, loss=lambda outputs, _: (outputs.logits - 1e309).exp().log().sum(-1)),
-        ValueError, "is NaN, which marks a head that was removed"),
+        ValueError, "is NaN, as of heads that are gone"),
     "an unknown variant": (
         lambda m: hp.head_importance(m, [batch(3)], variant="tokens"),
         ValueError, "unknown variant 'tokens': did you mean token"),
@@ -118,7 +118,7 @@ MISUSES = {
         ValueError, "unknown normalisation 'own'"),
     "no steps": setting("importance-integrated", "steps is 0", steps=0),
     "no probes": setting("second-order", "probes is 0; give at least 1, or None", probes=0),
-    "a loss for a norm": setting("logits-norm", "uses no loss: leave it out", loss=scored),
+    "a loss for a norm": setting("logits-norm", "not a loss: leave loss out", loss=scored),
     "no permutations": setting("shapley", "permutations is 0", permutations=0),
     "no updates": setting("gates", "updates is 0", updates=0),
     "a weight beyond one": setting("importance-entropy", "alpha is 2; give the weight", alpha=2),
@@ -141,13 +141,13 @@ MISUSES = {
         ValueError, "has no rows"),
     "a model's name": (lambda _: hp.find_heads("bert-base-uncased"), TypeError, "str; load one"),
     "no attention": (lambda _: hp.find_heads(nn.Linear(2, 2)), ValueError, "no known attention mod"),
-    "a wrapped model": (lambda m: hp.find_heads(nn.DataParallel(m)), ValueError, "the model itself"),
+    "a wrapped model": (lambda m: hp.find_heads(nn.DataParallel(m)), ValueError, "give the model, wrapper"),
     "a loss of outputs alone": (
         lambda m: hp.score_heads(m, [batch(3)], "greedy", loss=lambda outputs: outputs.loss),
         TypeError, "the loss <lambda> failed on the model's outputs and the batch"),
     "a loss that is a number": (
         lambda m: hp.head_importance(m, [batch(3)], loss=lambda outputs, _: float(outputs.loss)),
-        TypeError, "the loss is a float, not a tensor"),
+        TypeError, "the loss is a float, no tensor"),
     "inference mode": (under_inference, ValueError, "under torch.inference_mode.*outside"),
     "a mask of integers": (masked_with(ONES.long()), TypeError, "bool or floating-point"),
     "a mask of another shape": (masked_with(ONES[:2]), ValueError, r"has shape \(2, 4\)"),
@@ -168,8 +168,8 @@ MISUSES = {
         lambda m: hp.prune_mask(m, torch.rand(3, 4), True), TypeError, "amount is True"),
     "a shared projection": (
         sharing, ValueError, r"layer.0.attention and .*layer.1.attention share one output"),
-    "removal under a mask": (removing_under_a_mask, RuntimeError, "masked or measured right now"),
-    "removal in a sweep": (removing_in_a_sweep, RuntimeError, "masked or measured right now"),
+    "removal under a mask": (removing_under_a_mask, RuntimeError, "masked right now"),
+    "removal in a sweep": (removing_in_a_sweep, RuntimeError, "masked right now"),
     "weights pruned by torch": (pruned_by_torch, ValueError, "torch.nn.utils.prune.remove"),
 }  # fmt: skip
 

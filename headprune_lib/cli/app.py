@@ -82,12 +82,13 @@ def check_new(out: Path) -> None:
         refuse(f"{out} cannot be written into {parent} ({error.strerror}); name another place")
 
 
-def check_table(path: Path) -> None:
-    """Raises FileNotFoundError or ValueError for a path that is no table of texts."""
+def check_table(path: Path) -> Path:
+    """The path of a table of texts; FileNotFoundError or ValueError for another."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}{did_you_mean(path)}")
     if path.suffix.lower() not in (".tsv", ".csv", ".jsonl", ".json"):
         raise ValueError(f"{path} is neither .tsv, .csv nor .jsonl")
+    return path
 
 
 def did_you_mean(path: str | Path, known: Iterable[str] = ()) -> str:

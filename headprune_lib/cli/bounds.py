@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,54 +21,33 @@ SIZED, HELD_OUT = ("--cache-bytes", "--seconds"), ("--lose-points", "--lose-nats
 
 @dataclass(frozen=True)
 class Bound:
-    """The one option that sets how many heads are removed.
+    """The one option that sets how many heads are removed."""
 
-    Attributes:
-        option: its name, one of :data:`TITLES`.
-        value: what it was given.
-        at: examples a batch and tokens an example, of the options that need them.
-        held_out: file of text that quality is looked at on, of the options that need it.
-    """
-
-    option: str
+    option: str  # one of TITLES
     value: float
-    at: tuple[int, int] | None = None
-    held_out: Path | None = None
-
-    @property
-    def title(self) -> str:
-        """What is bounded."""
-        return TITLES[self.option]
+    at: tuple[int, int] | None = None  # examples a batch and tokens an example
+    held_out: Path | None = None  # text that quality is looked at on
 
 
 def one_bound(given: Mapping[str, float | None], at: str | None, held_out: Path | None) -> Bound:
     """The bound among the options, of which exactly one is to be given.
 
     Raises:
-        ValueError: none or several, a value that bounds nothing, or what belongs to another option.
+        ValueError: none or several, or what belongs to another option.
     """
     named = {option: value for option, value in given.items() if value is not None}
     if len(named) != 1:
-        raise ValueError(
-            f"{' and '.join(named) or 'no bound'} given; name exactly one of {', '.join(given)}"
-        )
+        names = " and ".join(named) or "no bound"
+        raise ValueError(f"{names} given; name exactly one of {', '.join(given)}")
     ((option, value),) = named.items()
-    if option == "--amount" and not 0 <= value <= 1:
-        raise ValueError(f"--amount is {value}; give the share of heads to remove, 0 to 1")
-    may_be_0 = option in (*HELD_OUT, "--amount")
-    if not math.isfinite(value) or value < 0 or (value == 0 and not may_be_0):
-        raise ValueError(f"{option} is {value}; give a number above 0")
     for name, companion, options, hint in (
         ("--at", at, SIZED, "examples x tokens such as 16x128"),
         ("--held-out", held_out, HELD_OUT, "a file that is neither DATA nor --test"),
     ):
-        if companion is None and option in options:
-            raise ValueError(f"{option} needs {name}, {hint}")
-        if companion is not None and option not in options:
-            raise ValueError(f"{name} belongs to {' and '.join(options)}, not to {option}")
-    if at is None:
-        return Bound(option, value, None, held_out)
-    size = re.fullmatch(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})", at)
-    if size is None:
+        if (companion is None) == (option in options):
+            verb = "needs" if companion is None else "takes no"
+            raise ValueError(f"{option} {verb} {name}; that is {hint}, for {' and '.join(options)}")
+    size = re.fullmatch(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})", at or "")
+    if at is not None and size is None:
         raise ValueError(f"--at is {at!r}; give examples x tokens, such as 16x128")
-    return Bound(option, value, (int(size[1]), int(size[2])), held_out)
+    return Bound(option, value, (int(size[1]), int(size[2])) if size else None, held_out)

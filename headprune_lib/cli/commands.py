@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import headprune_lib as hp
 from headprune_lib.cli.app import app, check_new, check_table, refuse, short, user_errors
-from headprune_lib.cli.bounds import one_bound
+from headprune_lib.cli.bounds import TITLES, one_bound
 from headprune_lib.cli.criteria import check_criterion, known_criteria
 from headprune_lib.cli.models import check_device, check_model
 
@@ -25,31 +26,20 @@ if TYPE_CHECKING:  # imported where a command needs them: --help must not wait f
     from headprune_lib.budgets import BudgetResult
     from headprune_lib.masking import HeadTensors
 
-PANEL = "A model of your own"
 # Groups of options. A flag has its name there, since typer would add its opposite.
-_bound = partial(typer.Option, rich_help_panel="How many heads are removed: exactly one of these")
+_bound = partial(typer.Option, min=0, rich_help_panel="How many heads go: exactly one of these")
 _with = partial(typer.Option, rich_help_panel="What some of these need")
 _heads = partial(typer.Option, rich_help_panel="How heads are scored and chosen")
 _told = partial(typer.Option, rich_help_panel="What is compared and reported")
 _text = partial(typer.Option, rich_help_panel="How text is read and computed")
 
 
-def _checked(check: Callable[[Any], None]) -> Callable[[Any], Any]:
-    """The callback of an argument that is checked before what the command computes with is imported."""
-
-    def callback(given: Any) -> Any:
-        with user_errors():
-            check(given)
-        return given
-
-    return callback
-
-
+# arguments are checked before what the command computes with is imported
 Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        callback=_checked(check_model),
+        callback=user_errors()(check_model),
         help="A folder, a .gguf file, a Hub name, or a task that the replication has "
         "weights for, such as reviews.",
     ),
@@ -58,7 +48,7 @@ Data = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        callback=_checked(check_table),
+        callback=user_errors()(check_table),
         help=".tsv, .csv or .jsonl with the columns text and label; text, text2 and label; source "
         "and target; or text. Other columns are ignored.",
     ),
@@ -68,13 +58,13 @@ TextColumn = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 BatchSize = Annotated[int, _text(min=1, help="Examples per batch.")]
-Device = Annotated[str, _text(callback=_checked(check_device), help="cpu, cuda, …")]
+Device = Annotated[str, _text(callback=user_errors()(check_device), help="cpu, cuda, …")]
 MaxLength = Annotated[int, _text(min=2, help="Longer texts are cut to this many tokens.")]
 By = Annotated[
     str,
     _heads(
         metavar="CRITERION",
-        callback=_checked(check_criterion),
+        callback=user_errors()(check_criterion),
         help="The criterion that scores the heads; `headprune criteria` lists the names.",
     ),
 ]
@@ -91,7 +81,12 @@ Normalised = Annotated[
 ]
 
 
-@app.command(rich_help_panel=PANEL)
+def _command(function: Callable[..., None]) -> Callable[..., None]:
+    """Add a command whose errors of input are one line."""
+    return app.command(rich_help_panel="A model of your own")(user_errors()(function))
+
+
+@_command
 def inspect(model: Model, as_json: AsJson = False) -> None:
     """Show the attention heads of a model, and the attention modules that are not supported.
 
@@ -101,8 +96,7 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
     from headprune_lib.cli.output import layers_table, printed, reasons_table
     from headprune_lib.discovery import discovered
 
-    with user_errors(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what is not taken is listed below
+    with warnings.catch_warnings(action="ignore"):  # what is not taken is listed below
         blocks, refused = discovered(load_model(model))
     not_taken = [{"module": path, "not taken": why} for path, why in refused.items()]
     tables = [layers_table(blocks), reasons_table(blocks), not_taken]
@@ -114,19 +108,17 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
     typer.echo("\n\n".join(filter(None, map(printed, tables))))
 
 
-@app.command(rich_help_panel=PANEL)
+@_command
 def criteria(as_json: AsJson = False) -> None:
     """List the criteria that score heads: the names that --by accepts."""
     from headprune_lib.cli.output import printed
 
-    rows = [
-        {"name": name, "family": each.family, "scores": each.summary}
-        for name, each in sorted(known_criteria().items())
-    ]
+    known = sorted(known_criteria().items())
+    rows = [{"name": name, "family": each.family, "scores": each.summary} for name, each in known]
     typer.echo(printed(rows, as_json))
 
 
-@app.command(rich_help_panel=PANEL)
+@_command
 def score(
     model: Model,
     data: Data,
@@ -145,18 +137,17 @@ def score(
     from headprune_lib.cli.data import Reader
     from headprune_lib.cli.output import printed, scores_table
 
-    with user_errors():
-        reader = Reader.load(model, device, batch_size, max_length, text_column)
-        scores = reader.scores(reader.batches(data), by, normalize)
-        typer.echo(printed(scores_table(scores, by), as_json))
+    reader = Reader(model, device, batch_size, max_length, text_column)
+    scores = reader.scores(reader.batches(data), by, normalize)
+    typer.echo(printed(scores_table(scores, by), as_json))
 
 
-@app.command(rich_help_panel=PANEL)
+@_command
 def prune(
     model: Model,
     data: Data,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder for the pruned model.")],
-    amount: Annotated[float | None, _bound(help="Share of the heads to remove, 0 to 1.")] = None,
+    amount: Annotated[float | None, _bound(max=1, help="Share of the heads to remove.")] = None,
     parameters: Annotated[
         float | None, _bound(help="At most this many parameters; up to 1, this share of them.")
     ] = None,
@@ -237,27 +228,18 @@ def prune(
         "--lose-points": lose_points,
         "--lose-nats": lose_nats,
     }
-    with user_errors():  # before torch is imported
-        bound = one_bound(bounds, at, held_out)
-        if uniform and (bound.option != "--amount" or per_group or group_score != "mean"):
-            refuse("--uniform needs --amount, without --per-group and --group-score sum")
-        check_new(out)
-        if report is not None:
-            if report.is_dir() or report.resolve() == out.resolve():
-                refuse(f"{report} is a folder, or where the model goes; name a file for the report")
-            check_new(report)
-        for text in filter(None, (test, held_out)):
-            check_table(text)
+    # before torch is imported
+    bound = one_bound(bounds, at, held_out)
+    if uniform and (bound.option != "--amount" or per_group or group_score != "mean"):
+        refuse("--uniform needs --amount, without --per-group and --group-score sum")
+    check_new(out)
+    if report is not None:
+        if report.is_dir() or report.resolve() == out.resolve():
+            refuse(f"{report} is a folder, or where the model goes; name a file for the report")
+        check_new(report)
+    for text in filter(None, (test, held_out)):
+        check_table(text)
 
-    from headprune_lib import (
-        fold_gates,
-        ones_mask,
-        prune_heads,
-        prune_mask,
-        save_pruned,
-        tune_mask,
-        uniform_mask,
-    )
     from headprune_lib.cli.data import Reader
     from headprune_lib.cli.output import compared_table, printed
     from headprune_lib.cli.quality import Budget, bleu, check_bleu, measure, removed_units
@@ -266,76 +248,70 @@ def prune(
     from headprune_lib.selection import removal_units
     from headprune_lib.utils import staged_path
 
-    with user_errors():
-        reader = Reader.load(model, device, batch_size, max_length, text_column)
-        loaded, batches = reader.model, reader.batches(data)
-        if with_bleu:
-            check_bleu(loaded)
-        measured_on = test or data
-        tested = reader.batches(test) if test else batches
-        held = reader.batches(held_out) if held_out else []
-        rules = {
-            "kinds": kind,
-            "keep_at_least": keep_at_least,
-            "per_group": per_group,
-            "group_score": group_score.value,
-        }
-        choose = partial(prune_mask, loaded, **rules)
-        if uniform:
-            choose = partial(uniform_mask, loaded, kinds=kind, keep_at_least=max(keep_at_least, 1))
-        # what is wrong with the bounds is said before minutes are spent on scores
-        every = ones_mask(loaded)
-        possible = removal_units(loaded, every, **rules)
-        stay = _not_prunable(loaded, kind)
-        if not possible:
-            nothing = stay or "lower --keep-at-least, or name another --kind"
-            raise ValueError(f"no head of {type(loaded).__name__} can be removed: {nothing}")
-        budget = Budget(bound, loaded, possible, held)
-        _mask_of(choose, every, amount)
-        scores = reader.scores(batches, by, normalize.value)
-        mask, less = _mask_of(choose, scores, amount)
-        for why in less:
-            typer.echo(f"headprune: {why}", err=True)
-        steps = removal_units(loaded, scores, **rules)
-        cut = budget.cut(steps, mask)
-        smaller = copy.deepcopy(loaded)
-        if tuned:
-            fold_gates(smaller, tune_mask(loaded, cut.mask, batches))
-        prune_heads(smaller, cut.mask)
-        both = {"before": loaded, "after": smaller}
-        measured = measure(both, tested)
-        if with_bleu:
-            pairs = reader.rows(measured_on)
-            for moment, each in both.items():
-                value = bleu(each, reader.tokenizer, pairs, batch_size, max_length)
-                measured[moment] = {"bleu": value} | measured[moment]
-        asked = {"model": model, "by": by, "measured_on": str(measured_on)}
+    reader = Reader(model, device, batch_size, max_length, text_column)
+    loaded, batches = reader.model, reader.batches(data)
+    if with_bleu:
+        check_bleu(loaded)
+    measured_on = test or data
+    tested = reader.batches(test) if test else batches
+    held = reader.batches(held_out) if held_out else []
+    rules = {
+        "kinds": kind,
+        "keep_at_least": keep_at_least,
+        "per_group": per_group,
+        "group_score": group_score.value,
+    }
+    choose = partial(hp.prune_mask, loaded, **rules)
+    if uniform:
+        choose = partial(hp.uniform_mask, loaded, kinds=kind, keep_at_least=max(keep_at_least, 1))
+    # what is wrong with the bounds is said before minutes are spent on scores
+    every = hp.ones_mask(loaded)
+    possible = removal_units(loaded, every, **rules)
+    stay = _not_prunable(loaded, kind)
+    if not possible:
+        nothing = stay or "lower --keep-at-least, or name another --kind"
+        raise ValueError(f"no head of {type(loaded).__name__} can be removed: {nothing}")
+    budget = Budget(bound, loaded, possible, held)
+    _mask_of(choose, every, amount)
+    scores = reader.scores(batches, by, normalize.value)
+    mask, less = _mask_of(choose, scores, amount)
+    for why in less:
+        typer.echo(f"headprune: {why}", err=True)
+    steps = removal_units(loaded, scores, **rules)
+    cut = budget.cut(steps, mask)
+    smaller = copy.deepcopy(loaded)
+    if tuned:
+        hp.fold_gates(smaller, hp.tune_mask(loaded, cut.mask, batches))
+    hp.prune_heads(smaller, cut.mask)
+    both = {"before": loaded, "after": smaller}
+    measured = measure(both, tested)
+    if with_bleu:
+        pairs = reader.rows(measured_on)
+        for moment, each in both.items():
+            value = bleu(each, reader.tokenizer, pairs, batch_size, max_length)
+            measured[moment] = {"bleu": value} | measured[moment]
+    asked = {"model": model, "by": by, "measured_on": str(measured_on)}
+    if report:
+        gone = removed_units(steps, cut.mask)
+        html = page(loaded, smaller, budget, cut, scores, gone, tested, measured, asked)
+    with new_folder(out) as staged:
+        hp.save_pruned(smaller, staged)
+        reader.tokenizer.save_pretrained(staged)
         if report:
-            gone = removed_units(steps, cut.mask)
-            html = page(loaded, smaller, budget, cut, scores, gone, tested, measured, asked)
-        with new_folder(out) as staged:
-            save_pruned(smaller, staged)
-            reader.tokenizer.save_pretrained(staged)
-            if report:
-                with staged_path(report) as page_file:
-                    page_file.write_text(html, encoding="utf-8")
+            with staged_path(report) as page_file:
+                page_file.write_text(html, encoding="utf-8")
     walked = [
         {
             "heads gone": point.heads,
             "heads left": int(measured["before"]["heads"]) - point.heads,
-            bound.title: budget.shown(point.value),
+            TITLES[bound.option]: budget.shown(point.value),
         }
         for point in cut.curve
     ]
     if as_json:
         bounded = {"option": bound.option, "value": bound.value}
-        summary = asked | {
-            "model": str(out),
-            "bound": bounded,
-            "mask_tuned": tuned,
-            "walked": walked,
-        }
-        typer.echo(json.dumps(summary | measured, indent=1))
+        summary = asked | {"model": str(out), "bound": bounded, "mask_tuned": tuned}
+        typer.echo(json.dumps(summary | {"walked": walked} | measured, indent=1))
         return
     if walked:
         typer.echo(printed(_curve(walked, cut)) + "\n")
@@ -351,9 +327,7 @@ def prune(
 
 def _not_prunable(model: PreTrainedModel, kinds: list[str] | None) -> str:
     """What is to be told of heads that can only be masked; empty where all can be removed."""
-    from headprune_lib import find_heads
-
-    blocks = [block for block in find_heads(model) if not kinds or block.kind in kinds]
+    blocks = [block for block in hp.find_heads(model) if not kinds or block.kind in kinds]
     stay = [block for block in blocks if block.why_not_prunable]
     n_stay, n_heads = (sum(len(block.kept_heads) for block in part) for part in (stay, blocks))
     why = "; ".join(dict.fromkeys(block.why_not_prunable for block in stay))
@@ -384,7 +358,7 @@ def _curve(walked: list[dict[str, float]], cut: BudgetResult) -> list[dict[str, 
     ]
 
 
-@app.command(rich_help_panel=PANEL)
+@_command
 def export(
     model: Model,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder; for gguf a new file.")],
@@ -423,25 +397,23 @@ def export(
         refuse("--full-size is for --format transformers; the other formats write any numbers")
 
     from headprune_lib.cli.models import load_model, load_tokenizer
-    from headprune_lib.export import export_gguf, export_onnx, export_transformers
     from headprune_lib.saving import new_folder
 
     summary: dict[str, str | float] = {}
-    with user_errors():
-        loaded = load_model(model)
-        if form is Format.GGUF:
-            file = export_gguf(loaded, out, tokenizer_from=tokenizer_from)
-            summary = {"architecture": file.architecture, "tokenizer": file.tokenizer}
-        else:
-            with new_folder(out) as staged:
-                if form is Format.TRANSFORMERS:
-                    plain = export_transformers(loaded, staged, full_size=full_size)
-                    summary = {"class": plain.model_class, "route": plain.route}
-                else:
-                    plain = export_onnx(loaded, staged)
-                summary["largest difference on random inputs"] = plain.difference
-                with contextlib.suppress(FileNotFoundError):  # a model of images has none
-                    load_tokenizer(model).save_pretrained(staged)
+    loaded = load_model(model)
+    if form is Format.GGUF:
+        file = hp.export_gguf(loaded, out, tokenizer_from=tokenizer_from)
+        summary = {"architecture": file.architecture, "tokenizer": file.tokenizer}
+    else:
+        with new_folder(out) as staged:
+            if form is Format.TRANSFORMERS:
+                plain = hp.export_transformers(loaded, staged, full_size=full_size)
+                summary = {"class": plain.model_class, "route": plain.route}
+            else:
+                plain = hp.export_onnx(loaded, staged)
+            summary["largest difference on random inputs"] = plain.difference
+            with contextlib.suppress(FileNotFoundError):  # a model of images has none
+                load_tokenizer(model).save_pretrained(staged)
     if as_json:
         typer.echo(json.dumps({"model": str(out), "format": str(form), **summary}, indent=1))
         return

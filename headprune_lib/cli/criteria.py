@@ -41,7 +41,8 @@ def known_criteria() -> dict[str, Described]:
     return in_package() | registered
 
 
-def check_criterion(name: str) -> None:
-    """Raises ValueError for a name that no criterion has, and suggests the nearest ones."""
+def check_criterion(name: str) -> str:
+    """The name of a criterion; ValueError for another, which suggests the nearest ones."""
     if name not in known_criteria():
         raise ValueError(unknown("criterion", name, known_criteria()))
+    return name

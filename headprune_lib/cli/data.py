@@ -30,19 +30,12 @@ _OTHER_TOKENIZER = "is the tokenizer that of another model?"
 
 @dataclass(frozen=True)
 class Rows:
-    """What a file holds for a model.
-
-    Attributes:
-        texts: what the model reads.
-        second: the second texts, where it reads pairs.
-        labels: names or numbers of classes, or the numbers of a regression.
-        targets: translations of the texts.
-    """
+    """What a file holds for a model."""
 
     texts: list[str]
-    second: list[str] | None = None
-    labels: list[Any] | None = None
-    targets: list[str] | None = None
+    second: list[str] | None = None  # of pairs of texts
+    labels: list[Any] | None = None  # names or numbers of classes, or the numbers of a regression
+    targets: list[str] | None = None  # translations of the texts
 
 
 # what a model does -> field of its rows -> column of the file
@@ -105,9 +98,7 @@ def read_rows(path: Path, kind: str, text_columns: Sequence[str] = ()) -> Rows:
             cell = row.get(name)
             if cell in (None, "") or not (field == "labels" or isinstance(cell, str)):
                 wrong = "missing or empty" if cell in (None, "") else f"{cell!r}, expected text"
-                raise ValueError(
-                    f"{path}, row {number}: {name} is {wrong}; mend the row, or take it out"
-                )
+                raise ValueError(f"{path}, row {number}: {name} is {wrong}; mend it or take it out")
     return Rows(**{field: [row[name] for row in rows] for field, name in columns.items()})
 
 
@@ -116,9 +107,7 @@ def _columns(kind: str, names: list[str], text_columns: Sequence[str]) -> dict[s
     columns = dict(_COLUMNS[kind])
     texts = [field for field in columns if field != "labels"]
     if len(text_columns) > len(texts):
-        raise ValueError(
-            f"{len(text_columns)} columns of text are named, and a model for {kind} reads {len(texts)}"
-        )
+        raise ValueError(f"{len(text_columns)} text columns named, and {kind} reads {len(texts)}")
     columns |= dict(zip(texts, text_columns, strict=False))
     if "second" in columns and len(text_columns) < 2 and (text_columns or "text2" not in names):
         del columns["second"]
@@ -138,8 +127,6 @@ def _table(path: Path) -> Table:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, restkey=_MORE, **form)
         names, rows = list(reader.fieldnames or ()), list(reader)
-    if not names:
-        raise ValueError("the file is empty; its first line is to name the columns")
     if len(set(names)) < len(names):
         raise ValueError(f"a column is named twice: {names}")
     for number, row in enumerate(rows, 1):
@@ -161,13 +148,8 @@ def _jsonl(path: Path) -> Table:
             except (json.JSONDecodeError, RecursionError) as error:
                 raise ValueError(f"row {len(rows) + 1} is not JSON ({error})") from None
             if not isinstance(row, dict):
-                raise ValueError(
-                    f"row {len(rows) + 1} is {line.strip()[:40]}; expected an object such as "
-                    '{"text": "…", "label": 1}'
-                )
+                raise ValueError(f"row {len(rows) + 1} is {line.strip()[:40]}; expected an object")
             rows.append(row)
-    if not rows:
-        raise ValueError("the file is empty; each line is to be an object")
     return list(dict.fromkeys(name for row in rows for name in row)), rows
 
 
@@ -199,22 +181,19 @@ def make_batches(
         columns["labels"] = columns["input_ids"] if texts else _class_labels(model, rows.labels)
     longest, limit = max(map(len, columns["input_ids"])), positions(model)
     if limit is not None and longest > limit:
-        raise ValueError(
-            f"a text has {longest} tokens, {type(model).__name__} has positions for "
-            f"{limit}: lower --max-length"
-        )
+        raise ValueError(f"a text of {longest} tokens for {limit} positions: lower --max-length")
     fillers = _FILLERS | {"input_ids": padding_token(model, tokenizer)}
     batches = []
     for members in by_length(columns["input_ids"], batch_size):
-        batch = {
-            name: _stacked([cells[i] for i in members], fillers[name])
-            for name, cells in columns.items()
-        }
+        batch = {}
+        for name, cells in columns.items():
+            chosen = [cells[i] for i in members]
+            by_token = isinstance(chosen[0], list)
+            batch[name] = pad(chosen, fillers[name]) if by_token else torch.tensor(chosen)
         if kind == "translation":
             translator: Any = model  # not every class has the method
-            batch["decoder_input_ids"] = translator.prepare_decoder_input_ids_from_labels(
-                batch["labels"]
-            )
+            shifted = translator.prepare_decoder_input_ids_from_labels(batch["labels"])
+            batch["decoder_input_ids"] = shifted
         batches.append(batch)
     return batches
 
@@ -224,10 +203,7 @@ def _class_labels(model: PreTrainedModel, labels: list[Any]) -> list[int] | list
     config: Any = model.config
     loss = default_loss(model)
     if loss is binary_cross_entropy:
-        raise ValueError(
-            f"{type(model).__name__} gives each text several labels (problem_type), and a file one; "
-            f"{_FROM_PYTHON}"
-        )
+        raise ValueError(f"a text has several labels (problem_type), a file one; {_FROM_PYTHON}")
     if loss is squared_error:
         return [_number(label) for label in labels]
     names = {str(name): number for name, number in config.label2id.items()}
@@ -253,10 +229,6 @@ def _number(label: Any) -> float:
     return number
 
 
-def _stacked(cells: list[Any], filler: int) -> torch.Tensor:
-    return pad(cells, filler) if isinstance(cells[0], list) else torch.tensor(cells)
-
-
 def padding_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     """The model's own goes first: by it a decoder's classifier finds the last token of a text."""
     config: Any = model.config
@@ -268,48 +240,32 @@ def padding_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
 
 def positions(model: PreTrainedModel) -> int | None:
     """How long a text may be; None where positions are no table that ends."""
-    tables = [
-        module
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Embedding) and ("position" in name or name.endswith("wpe"))
-    ]
-    # RoBERTa and its like count from behind the padding token
-    sizes = [
+    sizes = [  # RoBERTa and its like count from behind the padding token
         table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
-        for table in tables
+        for name, table in model.named_modules()
+        if isinstance(table, nn.Embedding) and ("position" in name or name.endswith("wpe"))
     ]
-    if not sizes:
-        return None
-    return min([*sizes, getattr(model.config, "max_position_embeddings", sizes[0])])
+    said = getattr(model.config, "max_position_embeddings", math.inf)
+    return min(*sizes, said) if sizes else None
 
 
-@dataclass(frozen=True)
 class Reader:
-    """Reads files for a model that is loaded."""
+    """A model by its name, and files that are read for it."""
 
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    batch_size: int
-    max_length: int
-    text_columns: Sequence[str]
-
-    @classmethod
-    def load(
-        cls, name: str, device: str, batch_size: int, max_length: int, columns: list[str] | None
-    ) -> Reader:
-        """The reader of a model by its name."""
-        model, tokenizer = load_model(name, device=device), load_tokenizer(name)
-        return cls(model, tokenizer, batch_size, max_length, columns or ())
+    def __init__(
+        self, name: str, device: str, batch_size: int, max_length: int, columns: list[str] | None
+    ) -> None:
+        self.model, self.tokenizer = load_model(name, device=device), load_tokenizer(name)
+        self.sizes, self.columns = (batch_size, max_length), columns or ()
 
     def rows(self, path: Path) -> Rows:
         """What a file holds."""
-        return read_rows(path, kind_of(self.model), self.text_columns)
+        return read_rows(path, kind_of(self.model), self.columns)
 
     def batches(self, path: Path) -> list[Batch]:
         """The batches of a file where the model is; ValueError where it does not run on the first."""
         device = next(self.model.parameters()).device
-        rows, sizes = self.rows(path), (self.batch_size, self.max_length)
-        made = make_batches(self.model, self.tokenizer, rows, *sizes)
+        made = make_batches(self.model, self.tokenizer, self.rows(path), *self.sizes)
         batches = [to_device(batch, device) for batch in made]
         try:
             with torch.inference_mode():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
-from functools import cache
+from contextlib import suppress
+from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -43,14 +45,14 @@ def _named_models() -> dict[str, NamedModel]:
     return {name: model for models in _REGISTERED for name, model in models().items()}
 
 
-def check_model(name: str) -> None:
-    """Raises FileNotFoundError for a folder or file that is not there, before torch is imported."""
-    if (name in _named_models() and not Path(name).exists()) or _gguf_file(name):
-        return
+def check_model(name: str) -> str:
+    """The name; FileNotFoundError, before torch is imported, where no folder or file has it."""
     try:
-        check_folder(name)
+        if not _elsewhere(name):
+            check_folder(name)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error}{did_you_mean(name, _named_models())}") from None
+    return name
 
 
 def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
@@ -66,20 +68,16 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
         ValueError: a configuration that names no class of transformers, or a device that this
             machine does not have.
     """
-    from headprune_lib.export.gguf import read_gguf
     from headprune_lib.saving import load_pruned
 
     check_device(device)
-    if named := None if Path(name).exists() else _named_models().get(name):
-        model: Any = named.load()
-    elif (file := _gguf_file(name)) is not None:
-        model = read_gguf(file)
+    if found := _elsewhere(name):
+        model: Any = found.load()
     else:
+        here_alone = Path(name).is_dir() or not _hub_answers()
         try:
             with quiet():
-                model = load_pruned(
-                    name, local_files_only=Path(name).is_dir() or not _hub_answers()
-                )
+                model = load_pruned(name, local_files_only=here_alone)
         except OSError as error:
             near = did_you_mean(name, _named_models())
             raise FileNotFoundError(one_line(error) + near) from None
@@ -90,16 +88,12 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """The tokenizer beside a model; FileNotFoundError for none, ValueError for damaged files."""
     from transformers import AutoTokenizer
 
-    from headprune_lib.export.gguf import read_gguf_tokenizer
-
-    if named := None if Path(name).exists() else _named_models().get(name):
-        return named.load_tokenizer()
-    if (file := _gguf_file(name)) is not None:
-        return read_gguf_tokenizer(file)
+    if found := _elsewhere(name):
+        return found.load_tokenizer()
     missing = f"no tokenizer beside {name}: write it into the folder with tokenizer.save_pretrained"
+    here_alone = Path(name).is_dir() or not _hub_answers()
     try:
-        on_disk_only = Path(name).is_dir() or not _hub_answers()
-        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=on_disk_only)
+        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=here_alone)
     except Exception as error:  # whatever a class makes of files that cannot be
         if any(Path(name).glob("tokenizer*")):
             raise ValueError(
@@ -113,10 +107,10 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def check_device(device: str) -> None:
-    """Raises ValueError for a device that this machine does not have."""
+def check_device(device: str) -> str:
+    """The name of a device; ValueError for one that this machine does not have."""
     if device == "cpu":  # which is everywhere, and torch takes seconds to import
-        return
+        return device
     import torch
 
     try:
@@ -126,16 +120,20 @@ def check_device(device: str) -> None:
         raise ValueError(
             f"no device {device!r} here ({one_line(error)}); --device cpu works everywhere"
         ) from None
+    return device
 
 
-def _gguf_file(name: str) -> Path | None:
-    """The file of llama.cpp that a name stands for; FileNotFoundError where it does not exist."""
+def _elsewhere(name: str) -> NamedModel | None:
+    """What a plugin's name or a ``.gguf`` file stands for; None for a folder and on the Hub."""
     path = Path(name)
+    if not path.exists() and (named := _named_models().get(name)):
+        return named
     if path.suffix.lower() != ".gguf" or path.is_dir():
         return None
     if not path.is_file():
-        raise FileNotFoundError(f"no file {name}{did_you_mean(name)}")
-    return path
+        raise FileNotFoundError(f"no file {name}")
+    gguf = partial(import_module, "headprune_lib.export.gguf")  # with it torch: when it is needed
+    return NamedModel(lambda: gguf().read_gguf(path), lambda: gguf().read_gguf_tokenizer(path))
 
 
 @cache
@@ -143,11 +141,10 @@ def _hub_answers() -> bool:
     """Whether the Hub can be reached: where it cannot, its client tries again for 18 seconds."""
     from huggingface_hub.constants import ENDPOINT
 
-    if getproxies():  # behind which the client finds out by itself
-        return True
     address = urlsplit(ENDPOINT)
-    try:
-        socket.create_connection((address.hostname or "", address.port or 443), timeout=3).close()
-    except OSError:
-        return False
-    return True
+    with suppress(OSError):
+        if not getproxies():  # behind which the client finds out by itself
+            where = address.hostname or "", address.port or 443
+            socket.create_connection(where, timeout=3).close()
+        return True
+    return False

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 WIDEST = 100  # of a line, in letters
 # a figure of a model -> what it is called, and the digits that it deserves
-_FIGURES = {
+FIGURES = {
     "accuracy": ("accuracy", "{:.4f}"),
     "loss": ("loss (nats)", "{:.4f}"),
     "bleu": ("BLEU", "{:.2f}"),
@@ -25,14 +25,9 @@ _FIGURES = {
 }
 
 
-def title(figure: str) -> str:
-    """What a figure of a model is called."""
-    return _FIGURES[figure][0]
-
-
 def shown(figure: str, value: float) -> str:
     """A figure of a model with the digits that it deserves."""
-    return _FIGURES[figure][1].format(value)
+    return FIGURES[figure][1].format(value)
 
 
 def layers_table(blocks: Sequence[AttentionLayer]) -> list[Row]:
@@ -66,12 +61,8 @@ def reasons_table(blocks: Sequence[AttentionLayer]) -> list[Row]:
     """One row per reason why heads cannot be removed, or not alone; empty if all can."""
     paths: dict[str, list[str]] = {}
     for block in blocks:
-        reasons = (
-            block.why_not_prunable,
-            block.why_keep_one,
-            block.why_whole_groups,
-            block.why_keep_groups,
-        )
+        reasons = [block.why_not_prunable, block.why_keep_one]
+        reasons += [block.why_whole_groups, block.why_keep_groups]
         for why in dict.fromkeys(filter(None, reasons)):
             paths.setdefault(why, []).append(block.path)
     return [{"layers": len(each), "first": each[0], "why": why} for why, each in paths.items()]
@@ -90,7 +81,7 @@ def scores_table(scores: HeadTensors, by: str) -> list[Row]:
 def compared_table(measured: Mapping[str, Mapping[str, float]]) -> list[Row]:
     """One row a figure of the models that are compared, a column a model."""
     return [
-        {"": title(name)}
+        {"": FIGURES[name][0]}
         | {moment: shown(name, figures[name]).rjust(12) for moment, figures in measured.items()}
         for name in measured["before"]
     ]
@@ -116,9 +107,8 @@ def printed(rows: Sequence[Row], as_json: bool = False) -> str:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for name, value in rows[0].items():
         words = isinstance(value, str | list)
-        table.add_column(
-            name, justify="left" if words else "right", no_wrap=not words, overflow="fold"
-        )
+        justify = "left" if words else "right"
+        table.add_column(name, justify=justify, no_wrap=not words, overflow="fold")
     for row in rows:
         table.add_row(*map(_cell, row.values()))
     console = Console(width=WIDEST, color_system=None, markup=False, emoji=False, highlight=False)

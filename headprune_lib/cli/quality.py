@@ -12,37 +12,20 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from headprune_lib.budgets import (
-    BudgetResult,
-    cache_cost,
-    parameters_cost,
-    prune_to_budget,
-    prune_while,
-    random_tokens,
-    seconds_cost,
-)
+from headprune_lib import budgets, utils
 from headprune_lib.cli.bounds import HELD_OUT, Bound
 from headprune_lib.cli.data import Rows, kind_of, padding_token, positions
 from headprune_lib.discovery import find_heads
 from headprune_lib.losses import NOTHING_COUNTS, default_loss, n_labels
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.selection import Step
-from headprune_lib.utils import (
-    Batch,
-    by_length,
-    model_inputs,
-    n_parameters,
-    pad,
-    pass_seconds,
-    to_device,
-)
 
 _ROUNDS = 3
 
 Figures = dict[str, float]
 
 
-def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[str, Figures]:
+def measure(models: Mapping[str, nn.Module], batches: Sequence[utils.Batch]) -> dict[str, Figures]:
     """For each model what :func:`quality` returns, ``examples_per_second``, ``parameters``, ``heads``.
 
     Speed is the median of three passes after a warm-up, the models in turn, so that a slower moment
@@ -52,11 +35,10 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
     first, loss = next((name, each["loss"]) for name, each in figures.items())
     if not math.isfinite(loss):
         raise ValueError(
-            f"the loss {first} anything is removed is {loss}: are weights not numbers, or does "
-            "float16 overflow? Nothing can be said of heads then"
+            f"the loss {first} anything is removed is {loss}: are there NaNs, or does float16 overflow?"
         )
     rounds = [
-        {name: pass_seconds(model, batches) for name, model in models.items()}
+        {name: utils.pass_seconds(model, batches) for name, model in models.items()}
         for _ in range(_ROUNDS)
     ]
     n_examples = sum(len(batch["labels"]) for batch in batches)
@@ -64,13 +46,13 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
         seconds = statistics.median(each[name] for each in rounds)
         figures[name] |= {
             "examples_per_second": n_examples / seconds,
-            "parameters": n_parameters(model),
+            "parameters": utils.n_parameters(model),
             "heads": sum(len(block.kept_heads) for block in find_heads(model)),
         }
     return figures
 
 
-def quality(model: nn.Module, batches: Sequence[Batch]) -> Figures:
+def quality(model: nn.Module, batches: Sequence[utils.Batch]) -> Figures:
     """``loss``, and ``accuracy`` (0 to 1) where labels are classes, of batches where the model is.
 
     The loss is in nats an example, or a token where the labels are tokens, or the squared error of a
@@ -80,7 +62,7 @@ def quality(model: nn.Module, batches: Sequence[Batch]) -> Figures:
     losses, right, total = [], [], 0
     with torch.inference_mode():
         for batch in batches:
-            outputs, labels = model(**model_inputs(model, batch)), batch["labels"]
+            outputs, labels = model(**utils.model_inputs(model, batch)), batch["labels"]
             losses.append(loss(outputs, batch).sum())  # read off the device after the last batch
             total += n_labels(loss, batch)
             if classes:
@@ -91,7 +73,7 @@ def quality(model: nn.Module, batches: Sequence[Batch]) -> Figures:
     return {**accuracy, "loss": sum(torch.stack(losses).tolist()) / total}
 
 
-def names_classes(batch: Batch) -> bool:
+def names_classes(batch: utils.Batch) -> bool:
     """Whether the labels are classes of texts: no tokens, and no numbers of a regression."""
     return batch["labels"].ndim == 1 and not batch["labels"].is_floating_point()
 
@@ -99,13 +81,9 @@ def names_classes(batch: Batch) -> bool:
 def check_bleu(model: PreTrainedModel) -> None:
     """Raises ValueError where the model does not translate, or sacrebleu is not installed."""
     if kind_of(model) != "translation":
-        raise ValueError(
-            f"--bleu is for translators, {type(model).__name__} is for {kind_of(model)}"
-        )
+        raise ValueError(f"--bleu is for translators, not for a model for {kind_of(model)}")
     if find_spec("sacrebleu") is None:
-        raise ValueError(
-            "--bleu needs sacrebleu, not installed: pip install 'headprune[translation]'"
-        )
+        raise ValueError("--bleu needs sacrebleu: pip install 'headprune[translation]'")
 
 
 def bleu(
@@ -127,12 +105,12 @@ def bleu(
     sources = tokenizer(rows.texts, truncation=True, max_length=max_length)["input_ids"]
     device, padding = next(model.parameters()).device, padding_token(model, tokenizer)
     translations = [""] * len(sources)
-    for members in by_length(sources, batch_size):
+    for members in utils.by_length(sources, batch_size):
         chosen = [sources[i] for i in members]
-        batch = {"input_ids": pad(chosen, padding)}
-        batch["attention_mask"] = pad([[1] * len(each) for each in chosen], 0)
+        batch = {"input_ids": utils.pad(chosen, padding)}
+        batch["attention_mask"] = utils.pad([[1] * len(each) for each in chosen], 0)
         with torch.inference_mode():
-            tokens = model.generate(**to_device(batch, device), generation_config=settings)
+            tokens = model.generate(**utils.to_device(batch, device), generation_config=settings)
         texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
         for i, text in zip(members, texts, strict=True):
             translations[i] = text
@@ -148,7 +126,7 @@ class Budget:
     """
 
     def __init__(
-        self, bound: Bound, model: nn.Module, steps: Sequence[Step], held_out: Sequence[Batch]
+        self, bound: Bound, model: nn.Module, steps: Sequence[Step], held_out: Sequence[utils.Batch]
     ) -> None:
         self.bound, self.model, whole = bound, model, ones_mask(model)
         self.limit: float | None = None
@@ -158,22 +136,23 @@ class Budget:
             self.limit = self.value(whole) - bound.value / unit
         elif bound.option != "--amount":
             if bound.at is None:
-                self.value = parameters_cost(model)
+                self.value = budgets.parameters_cost(model)
             elif bound.option == "--cache-bytes":
-                self.value = cache_cost(model, *bound.at)
+                self.value = budgets.cache_cost(model, *bound.at)
             else:
-                self.value = seconds_cost(model, random_tokens(model, *bound.at), steps)
+                tokens = budgets.random_tokens(model, *bound.at)
+                self.value = budgets.seconds_cost(model, tokens, steps)
             share = bound.option == "--parameters" and bound.value <= 1
             self.limit = bound.value * (self.value(whole) if share else 1)
             # refuses a bound that is out of reach before minutes are spent on scores
             everything = [[head for step in steps for head in step]]
-            prune_to_budget(model, everything, self.value, self.limit)
+            budgets.prune_to_budget(model, everything, self.value, self.limit)
 
-    def cut(self, steps: Sequence[Step], mask: HeadTensors) -> BudgetResult:
+    def cut(self, steps: Sequence[Step], mask: HeadTensors) -> budgets.BudgetResult:
         """What to remove along an order; ``mask`` is that of a share of the heads, if one is asked for."""
         if self.limit is None:
-            return BudgetResult(mask, len(removed_units(steps, mask)), ())
-        walk = prune_while if self.bound.option in HELD_OUT else prune_to_budget
+            return budgets.BudgetResult(mask, len(removed_units(steps, mask)), ())
+        walk = budgets.prune_while if self.bound.option in HELD_OUT else budgets.prune_to_budget
         return walk(self.model, steps, self.value, self.limit)
 
     def shown(self, value: float) -> float:
@@ -185,20 +164,15 @@ class Budget:
 
 def removed_units(steps: Sequence[Step], mask: HeadTensors) -> list[Step]:
     """The steps that a mask cuts."""
-    return [
-        step for step in steps if all(mask[kind][layer, head] == 0 for kind, layer, head in step)
-    ]
+    return [s for s in steps if all(mask[kind][layer, head] == 0 for kind, layer, head in s)]
 
 
 def _masked_quality(
-    option: str, model: nn.Module, batches: Sequence[Batch]
+    option: str, model: nn.Module, batches: Sequence[utils.Batch]
 ) -> Callable[[HeadTensors], float]:
     """Accuracy, or the loss with its sign turned, of a model under a mask."""
     if option == "--lose-points" and not names_classes(batches[0]):
-        raise ValueError(
-            f"--lose-points counts points of accuracy, and {type(model).__name__} names no class "
-            "of a text; give --lose-nats"
-        )
+        raise ValueError("--lose-points needs classes of texts to count; give --lose-nats")
 
     def value(mask: HeadTensors) -> float:
         with masked_heads(model, mask):

@@ -14,7 +14,8 @@ from torch import nn
 
 import headprune_lib
 from headprune_lib.budgets import BudgetResult
-from headprune_lib.cli.output import shown, title
+from headprune_lib.cli.bounds import TITLES
+from headprune_lib.cli.output import FIGURES, shown
 from headprune_lib.cli.quality import Budget, quality
 from headprune_lib.discovery import find_heads
 from headprune_lib.masking import HeadTensors, head_mask, masked_heads
@@ -51,15 +52,19 @@ def page(
     if cut.curve:
         walk = [(point.heads, budget.shown(point.value)) for point in cut.curve]
         limit = budget.shown(budget.limit)
-        charts.append((f"What was walked: {budget.bound.title}", walk, limit))
+        charts.append((f"What was walked: {TITLES[budget.bound.option]}", walk, limit))
     for name, walk in _on_the_way(before, gone, tested).items():
-        charts.append((f"{title(name)} on the way", walk, None))
+        charts.append((f"{FIGURES[name][0]} on the way", walk, None))
     return environment.get_template("report.html.jinja").render(
         asked=asked,
         bound=f"{budget.bound.option} {budget.bound.value:g}",
         heading=f"{asked['model']}: {n_gone} of {figures[0]['heads']:.0f} heads removed",
         rows=[
-            (title(name), *(shown(name, each[name]) for each in figures), _change(name, *figures))
+            (
+                FIGURES[name][0],
+                *(shown(name, each[name]) for each in figures),
+                _change(name, *figures),
+            )
             for name in figures[0]
         ],
         maps=maps(before, after, scores),

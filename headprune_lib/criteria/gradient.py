@@ -93,9 +93,8 @@ def check_some(
     nothing = any(map(len, kept)) and not any(values.any() for values in kept)
     if nothing and not hooked(block.part(model, "output") for block in blocks):
         raise ValueError(
-            "every head's score is exactly 0: no example has a label that counts (all of them "
-            "-100, or texts of one token for a language model?), or the precision is too coarse for "
-            "the loss (float16)"
+            "every head's score is exactly 0: no label counts (all -100, or texts of one token?), or "
+            "the precision is too coarse for the loss (float16)"
         )
     return scores
 
@@ -206,9 +205,7 @@ def logits_norm(
     Guo et al. 2026 (Greedy-Gnorm), whose code calls it Taylor importance.
     """
     if loss is not None:
-        raise ValueError(
-            "logits-norm derives the norm of the logits and uses no loss: leave it out"
-        )
+        raise ValueError("logits-norm derives the norm of the logits, not a loss: leave loss out")
     return importance(model, batches, loss=_norm, device=device)
 
 
@@ -296,22 +293,14 @@ def second_order(
         gates = [torch.ones(len(b.kept_heads)).to(weight).requires_grad_() for b in blocks]
         with eval_mode(model, frozen=True), torch.enable_grad(), gated(model, gates, blocks):
             losses = differentiable_losses(model, batch, loss)
-            gradients = torch.autograd.grad(
-                losses.sum(), gates, create_graph=True, allow_unused=True
-            )
-            missing = [
-                block for block, slope in zip(blocks, gradients, strict=True) if slope is None
-            ]
+            found = torch.autograd.grad(losses.sum(), gates, create_graph=True, allow_unused=True)
+            missing = [b for b, slope in zip(blocks, found, strict=True) if slope is None]
             check_unused(model, batch, loss, missing)
-            pairs = zip(gates, gradients, strict=True)
+            pairs = zip(gates, found, strict=True)
             slopes = [torch.zeros_like(gate) if slope is None else slope for gate, slope in pairs]
             curves = _diagonal(torch.cat(slopes), gates, probes, generator)
-        return [
-            (-slope.detach() + curve / 2, len(losses))
-            for slope, curve in zip(
-                slopes, curves.split([len(gate) for gate in gates]), strict=True
-            )
-        ]
+        of_blocks = zip(slopes, curves.split([len(gate) for gate in gates]), strict=True)
+        return [(-slope.detach() + curve / 2, len(losses)) for slope, curve in of_blocks]
 
     with sdpa_kernel(SDPBackend.MATH):  # the fused kernels of sdpa have no second derivative
         means = mean_over_batches(model, blocks, batches, device, sums_of)
@@ -334,8 +323,7 @@ def _diagonal(
         vectors = torch.stack(signs)
     total = torch.zeros_like(slopes)
     for vector in vectors.to(slopes):
-        rows = torch.autograd.grad(
-            slopes @ vector, gates, retain_graph=True, materialize_grads=True
-        )
+        along = slopes @ vector
+        rows = torch.autograd.grad(along, gates, retain_graph=True, materialize_grads=True)
         total += vector * torch.cat(rows) / (probes or 1)
     return total.detach()

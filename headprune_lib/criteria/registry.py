@@ -105,9 +105,7 @@ def register_criterion(
     def register(function: Function) -> Function:
         criterion = Criterion(name, function, normalize, variant, version, weights)
         if name in CRITERIA and (defined_in := CRITERIA[name].place) != criterion.place:
-            raise ValueError(
-                f"criterion {name!r} is there already ({defined_in}); give another name"
-            )
+            raise ValueError(f"criterion {name!r} is taken ({defined_in}); give another name")
         CRITERIA[name] = criterion
         return function
 
@@ -145,19 +143,12 @@ def mean_over_batches(
 ) -> HeadTensors:
     """The mean that a criterion is: sums over all batches, divided by their counts.
 
-    Sums stay on the device until the last batch is done.
-
-    Args:
-        blocks: those of ``find_heads(model)``.
-        sums_of: what a batch, on its device, adds to each of these blocks.
-        check: what is asked of the first batch, once its sums are there.
+    ``sums_of`` says what a batch, on its device, adds to each block; sums stay there until the last
+    batch is done. ``check`` is asked of the first batch.
 
     Returns:
         kind -> float64 tensor of shape ``(…, layer, head)``; 0 where nothing was counted, NaN for
         heads that were removed.
-
-    Raises:
-        ValueError: no batches.
     """
     sums: list[Sum] = []
     for batch in on_device(model, batches, device):

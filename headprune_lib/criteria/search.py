@@ -174,10 +174,8 @@ def gates(
     blocks, device = find_heads(model), ensure_device(model, device)
     prove_gradients(model, to_device(kept[0], device), blocks, loss)
     start = _SHIFT + math.log(9)  # open nine times out of ten before the first update
-    log_alphas = [
-        torch.full((len(block.kept_heads),), start, device=device, requires_grad=True)
-        for block in blocks
-    ]
+    sizes = [len(block.kept_heads) for block in blocks]
+    log_alphas = [torch.full((n,), start, device=device, requires_grad=True) for n in sizes]
     optimizer = torch.optim.Adam(log_alphas, lr=learning_rate)
     generator = torch.Generator().manual_seed(seed)
     n = max(1, sum(map(len, log_alphas)))

@@ -60,14 +60,11 @@ def difference(
     size = max([1.0, *(float(output.abs().max()) for output in here if output.numel())])
     kind = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     allowed = size * max(tolerance, 4 * torch.finfo(kind).eps)
-    largest = max(
-        (float((a - b).abs().max()) for a, b in zip(here, there, strict=True) if a.numel()),
-        default=0.0,
-    )
+    gaps = [float((a - b).abs().max()) for a, b in zip(here, there, strict=True) if a.numel()]
+    largest = max(gaps, default=0.0)
     if not largest <= allowed:
         raise ValueError(
-            f"what would be written differs from the model by {largest:.2g} on random inputs, more "
-            f"than rounding ({allowed:.2g}); nothing was written"
+            f"what was written differs from the model by {largest:.2g}, more than rounding ({allowed:.2g})"
         )
     return largest
 
@@ -75,7 +72,5 @@ def difference(
 def floating(outputs: Any) -> list[Tensor]:
     """The numbers that a model returns first: logits, or hidden states."""
     values = outputs.values() if hasattr(outputs, "values") else outputs
-    tensors = (
-        tensor for tensor in values if isinstance(tensor, Tensor) and tensor.is_floating_point()
-    )
-    return [tensor.double() for tensor in list(tensors)[:1]]
+    tensors = [x for x in values if isinstance(x, Tensor) and x.is_floating_point()]
+    return [tensor.double() for tensor in tensors[:1]]

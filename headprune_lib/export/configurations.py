@@ -6,7 +6,6 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -120,13 +119,9 @@ def by_kind(blocks: Sequence[AttentionLayer]) -> dict[str, list[AttentionLayer]]
 
 def _describe(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> list[_Described]:
     places = dict(_configs(model.config))
-    described = []
-    for block in blocks:
-        path = _place(model, block, places)
-        described.append(
-            _Described(block, path, _numbers(reduce(getattr, path, model.config), block))
-        )
-    return described
+    paths = [_place(model, block, places) for block in blocks]
+    pairs = zip(blocks, paths, strict=True)
+    return [_Described(block, path, _numbers(places[path], block)) for block, path in pairs]
 
 
 def _configs(config: PreTrainedConfig, place: Place = ()) -> Iterator[tuple[Place, Any]]:

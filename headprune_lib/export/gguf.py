@@ -102,10 +102,7 @@ def _why_not(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> Iterat
         )
     for weight, gguf_name in _places(model).items():
         if gguf_name is None:
-            yield (
-                f"llama.cpp's {UNEVEN!r} has no {weight}; merge an adapter first, "
-                "model = model.merge_and_unload()"
-            )
+            yield f"llama.cpp's {UNEVEN!r} has no {weight}; merge an adapter first (merge_and_unload)"
     if config.hidden_act != "silu":
         yield f"llama.cpp's {UNEVEN!r} computes silu, and this model {config.hidden_act}"
     if window := getattr(config, "sliding_window", None):
@@ -241,13 +238,9 @@ def _check_all_read(path: Path, read: Any, found: Mapping[str, Any]) -> None:
         raise ValueError(f"it lacks {len(missing)} tensors, such as {missing[0]}")
     names = [tensor.name for tensor in gguf.GGUFReader(path).tensors]
     if any(name.startswith("rope_") for name in names):  # of Llama 3.1's scaled positions
-        raise ValueError(
-            "it holds scaled rotary positions (rope_freqs), which are not put into the model"
-        )
+        raise ValueError("it holds scaled rotary positions (rope_freqs), which are not supported")
     parameters = [name for name, _ in read.named_parameters()]
-    biases, biases_taken = (
-        sum(name.endswith(".bias") for name in each) for each in (names, parameters)
-    )
+    biases, biases_taken = (sum(n.endswith(".bias") for n in each) for each in (names, parameters))
     if biases > biases_taken or len(names) > len(parameters):
         raise ValueError(
             f"it holds {len(names)} tensors, {biases} biases among them, and "

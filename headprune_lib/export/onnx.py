@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 
 import torch
@@ -91,9 +92,7 @@ _OLD_EXPORTER = (
 def _check_installed() -> None:
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
-        raise ValueError(
-            f"ONNX needs {', '.join(missing)}, not installed: pip install 'headprune[onnx]'"
-        )
+        raise ValueError(f"ONNX needs {', '.join(missing)}: pip install 'headprune[onnx]'")
     if find_spec("transformers.exporters") is None:
         raise ValueError(_OLD_EXPORTER)
 
@@ -143,10 +142,8 @@ def _silent() -> Iterator[None]:
     """Inside, the exporters neither warn of versions nor print their steps."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
-    with warnings.catch_warnings(), quiet(), open(os.devnull, "w") as nowhere:
-        warnings.simplefilter("ignore")
-        try:
-            with redirect_stdout(nowhere):
-                yield
-        finally:
-            logging.disable(before)
+    try:
+        with warnings.catch_warnings(action="ignore"), quiet(), redirect_stdout(StringIO()):
+            yield
+    finally:
+        logging.disable(before)

@@ -73,9 +73,8 @@ def export_transformers(
     model = unwrap_compiled(model)
     if getattr(transformers, type(model).__name__, None) is not type(model):
         raise ValueError(
-            f"{type(model).__module__}.{type(model).__qualname__} is no class of transformers, "
-            "which therefore could not open it; merge adapters first, model = "
-            f"model.merge_and_unload(); {_OTHERWISE}"
+            f"{type(model).__qualname__} is no class of transformers, which could not open it; "
+            f"merge adapters first, model.merge_and_unload(); {_OTHERWISE}"
         )
     folder, reasons = Path(folder), []
     if full_size:
@@ -139,9 +138,8 @@ def _plain_weights(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> 
             continue
         if len(kept) > 1:
             raise ValueError(
-                f"the layers of {layers[0].kind!r} share one table of position biases, so that "
-                "each must have the same heads left: prune with --uniform "
-                f"(headprune_lib.uniform_mask), which chooses them so; or {_OTHERWISE}"
+                f"the layers of {layers[0].kind!r} share one table of position biases and must keep "
+                f"the same heads: prune with --uniform (headprune_lib.uniform_mask); or {_OTHERWISE}"
             )
         for block in layers:
             name = f"{block.path}.relative_attention_bias.weight"
@@ -155,24 +153,17 @@ def _refusal(
 ) -> str:
     name, block = type(model).__name__, blocks[0]
     for kind, layers in by_kind(blocks).items():
-        counts = {len(layer.kept_heads) for layer in layers}
-        if len(counts) == 1 and 0 not in counts:
+        counts = sorted({len(layer.kept_heads) for layer in layers})
+        if counts == [0]:
+            return f"no layer of {kind!r} has a head, which no configuration says; {_OTHERWISE}"
+        if len(counts) == 1:
             continue
-        if not any(counts):
-            return (
-                f"no layer of {kind!r} has a head left, which no configuration says; {_OTHERWISE}"
-            )
+        left = f"layers of {kind!r} have {counts[0]} to {counts[-1]} heads left, and {name} takes"
         if next(numbers_taken(model, blocks), None) is None:
-            return (
-                f"layers of {kind!r} have {min(counts)} to {max(counts)} heads left, and {name} "
-                "takes no other number of this width in all layers either, so that --uniform does not "
-                f"help: {_OTHERWISE}"
-            )
-        none = ", at least one" if 0 in counts else ""
+            return f"{left} no other of this width, so that --uniform does not help: {_OTHERWISE}"
         return (
-            f"layers of {kind!r} have {min(counts)} to {max(counts)} heads left, and {name} takes "
-            f"one number for all{none}: prune with --uniform (headprune_lib.uniform_mask), which "
-            f"keeps as many in each layer; or {_OTHERWISE}"
+            f"{left} one number for all, at least one: prune with --uniform "
+            f"(headprune_lib.uniform_mask), which keeps as many in each layer; or {_OTHERWISE}"
         )
     possible = [number for number in numbers_taken(model, blocks) if number < len(block.kept_heads)]
     why = "; ".join(dict.fromkeys(reasons)).rstrip(". ")

@@ -84,11 +84,8 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrained
     """
     for why in _why_not(arguments):
         raise ValueError(why)
-    weights = {
-        name: tensor.float()
-        for name, tensor in _modern(weights).items()
-        if not _NO_WEIGHTS.search(name)
-    }
+    modern = _modern(weights).items()
+    weights = {name: x.float() for name, x in modern if not _NO_WEIGHTS.search(name)}
     model = _new(arguments, weights)
     renamed, expected = _renamed(arguments, weights, model), model.state_dict()
     missing = expected.keys() - renamed.keys() - {"final_logits_bias"}
@@ -100,10 +97,8 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrained
         )
     for name, tensor in renamed.items():
         if tensor.shape != expected[name].shape:
-            raise ValueError(
-                f"{name} has shape {tuple(tensor.shape)}, and the arguments say "
-                f"{tuple(expected[name].shape)}"
-            )
+            shape, said = tuple(tensor.shape), tuple(expected[name].shape)
+            raise ValueError(f"{name} has shape {shape}, and the arguments say {said}")
     model.load_state_dict(renamed, strict=False)
     # as fairseq's search: a translation has a word, and padding is none
     model.generation_config.update(suppress_tokens=[PAD], min_new_tokens=1)
@@ -142,10 +137,7 @@ def _why_not(arguments: dict[str, Any]) -> Iterator[str]:
         yield f"encoder and decoder are {widths} wide: MarianMTModel has one width"
     for name in ("decoder_output_dim", "decoder_input_dim"):
         if arguments.get(name) not in (None, widths[1]):
-            yield (
-                f"{name} is {arguments[name]}, not the width of the decoder: "
-                "MarianMTModel has no projection for it"
-            )
+            yield f"{name} is {arguments[name]}, not the decoder's width: MarianMTModel has one"
     if (activation := arguments.get("activation_fn", "relu")) not in _ACTIVATIONS:
         yield f"activation_fn is {activation!r}, expected one of {sorted(_ACTIVATIONS)}"
     learned, before = (
@@ -157,10 +149,7 @@ def _why_not(arguments: dict[str, Any]) -> Iterator[str]:
     if before[0] != before[1]:
         yield "the norm is before the blocks of one side only: not supported"
     if before[0] and learned[0]:
-        yield (
-            "positions are learned and the norm is before each block: transformers has no "
-            "counterpart for both"
-        )
+        yield "positions are learned and the norm is before each block: no counterpart for both"
 
 
 def _modern(weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -187,9 +176,7 @@ def _config(arguments: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, 
     tied = shared or bool(arguments.get("share_decoder_input_output_embed"))
     if not tied and _output(weights) is None:
         raise ValueError("the checkpoint holds no weights of the output projection")
-    lengths = [
-        arguments.get(name) or 1024 for name in ("max_source_positions", "max_target_positions")
-    ]
+    lengths = [arguments.get(f"max_{side}_positions") or 1024 for side in ("source", "target")]
     return {
         "vocab_size": len(source),
         "decoder_vocab_size": len(target),

@@ -239,14 +239,12 @@ def import_fairseq(
         raise ValueError(f"{len(paths)} dictionaries; give source and target, or one for both")
     loaded = read_checkpoint(Path(checkpoint))
     model = convert(_arguments(Path(checkpoint), loaded), loaded["model"])
-    sizes = [
-        side.embed_tokens.num_embeddings for side in (model.model.encoder, model.model.decoder)
-    ]
+    sides = model.model.encoder, model.model.decoder
+    sizes = [side.embed_tokens.num_embeddings for side in sides]
     source, target = Dictionary(paths[0]), Dictionary(paths[-1])
     for path, words, size in zip((paths[0], paths[-1]), (source, target), sizes, strict=True):
         if len(words) != size:
             raise ValueError(
-                f"{path} has {len(words)} entries with fairseq's own, the "
-                f"checkpoint's embeddings {size}: not of one training"
+                f"{path} has {len(words)} entries, the embeddings {size}: are they of one training?"
             )
     return FairseqTranslator(model, source, target, Splitter(None if bpe is None else Path(bpe)))

@@ -100,20 +100,20 @@ WORDS = [
     ("export pruned out --tokenizer-from x.gguf", "is for --format gguf"),
     ("export ./none out", "no folder ./none"),
     ("export even out", "no configuration of BertForSequenceClassification says 3 heads"),
-    ("export pruned out", "takes no other number"),
+    ("export pruned out", "takes no other of this width"),
     ("export even out --format gguf", "no architecture in llama.cpp"),
     ("export even out --format gguf --tokenizer-from x", "no file"),
 ]
 # the same of options of `prune classifier rows.tsv out`
 OPTIONS = [
     ("", "no bound given; name exactly one of --amount, --parameters"),
-    ("--amount 2", "--amount is 2.0; give the share"),
+    ("--amount 2", "Invalid value for '--amount'"),
     ("--parameters 1e3", "1,000 is out of reach"),
     ("--seconds 1", "--seconds needs --at"),
     ("--cache-bytes 9 --at 1x8", "Bert"),
-    ("--amount 0.5 --at 16x1", "--at belongs to --cache-bytes and --seconds, not to"),
+    ("--amount 0.5 --at 16x1", "--amount takes no --at; that is examples x tokens"),
     ("--lose-nats 1", "--lose-nats needs --held-out"),
-    ("--amount 0.5 --held-out x", "--held-out belongs to --lose-points and --lose-nats"),
+    ("--amount 0.5 --held-out x", "--amount takes no --held-out"),
     ("--amount 0.5 --device gpu", "no device 'gpu' here"),
     ("--amount 0.5 --by importence", "did you mean importance"),
     ("--amount 0.5 --bleu", "--bleu is for translators"),
@@ -161,7 +161,7 @@ def test_a_lack_of_memory_is_said(headprune, folders, tmp_path, monkeypatch, err
 
 # name of the file, what is in it, which model it is for, what is said
 FILES = [
-    ("rows.tsv", "\n\n", "classifier", "rows.tsv: the file is empty; its first line is to name the"),
+    ("rows.tsv", "\n\n", "classifier", "reads the columns text and label (--text-column"),
     ("rows.tsv", HEAD, "classifier", "holds no row"),
     ("rows.tsv", "text\ttext\na\tb\n", "classifier", "a column is named twice"),
     ("rows.tsv", HEAD + "good\n", "classifier", "row 1: label is missing or empty"),

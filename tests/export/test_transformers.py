@@ -135,7 +135,7 @@ REFUSED = [
     (lambda: left("mistral", *[(2, h) for h in range(4)]), r"0 to 4 .*at least one: prune with"),
     # which Mistral's configuration says for it
     (lambda: left("llama", (2, 0), (2, 1)), r"have 2 to 4 heads left.*prune with --uniform"),
-    (lambda: left("bert", (2, 0), (2, 1)), r"2 to 4 heads.*no other number.*does not help: keep"),
+    (lambda: left("bert", (2, 0), (2, 1)), r"2 to 4 heads.*no other of.*does not help: keep"),
     (lambda: left("t5", *SHARED), r"share one table of position biases.*--uniform"),
     (lambda: drawn(Own), r"Own is no class of transformers.*merge adapters"),
     (without_weights, "are not in memory"),
