@@ -21,16 +21,6 @@ from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.data import whole_task
 from headprune_lib.replication.paths import reference_root
 
-__all__ = [
-    "bert_base_masks",
-    "bert_curve",
-    "independent_curves",
-    "paper",
-    "published_share",
-    "published_task",
-    "right_of_100_berts",
-]
-
 
 @cache
 def _read(name: str) -> dict[str, Any]:

@@ -29,6 +29,11 @@ def rows_of(result: Result, root: Path | None = None) -> list[Row]:
     return [row for claim in CLAIMS for row in _rows(claim, result, root)]
 
 
+def judge(result: Result, claim: str) -> Row | None:
+    """What our rule says of a result on a claim: ``word``, ``counts``, ``judged.power``."""
+    return next((row for row in rows_of(result) if row.claim == claim), None)
+
+
 def all_verdicts(root: Path | None = None) -> list[Verdict]:
     """C1 to C8 from all stored results, both halves of the paper together.
 

@@ -10,8 +10,7 @@ import pandas as pd
 from IPython.display import HTML, Markdown
 from matplotlib.figure import Figure
 
-from headprune_lib.replication.claims import evidence
-from headprune_lib.replication.claims.verdict import Row
+from headprune_lib.replication.claims.evidence import judge
 from headprune_lib.replication.pages.frames import frame, prunable_at
 from headprune_lib.replication.pages.page import collect, open_page, pick
 from headprune_lib.replication.pages.plots.style import NARROW, WIDE, style
@@ -111,11 +110,6 @@ def show_figure(name: str, caption: str, draw: Callable[..., Figure], *what: Any
     return HTML(
         f'<figure class="paper-figure" id="{anchor(name)}">{"".join(pictures)}{words}</figure>'
     )
-
-
-def judge(result: Result, claim: str) -> Row:
-    """What our rule says of a result on a claim: ``word``, ``counts``, ``judged.power``."""
-    return next(row for row in evidence.rows_of(result) if row.claim == claim)
 
 
 def show_again(*results: Result) -> HTML:

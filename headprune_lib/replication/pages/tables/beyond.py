@@ -40,25 +40,6 @@ from headprune_lib.replication.store.heads import KINDS
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import order_title, spelled
 
-__all__ = [
-    "agreement_tasks_table",
-    "alike",
-    "alike_by_others",
-    "between_trainings",
-    "contrasts_table",
-    "correlated_twice",
-    "grid",
-    "language_answers",
-    "layers_again_table",
-    "leads_table",
-    "measured_twice",
-    "others_board",
-    "pairs_of_tasks",
-    "passes_of_criteria",
-    "published_wmt",
-    "recovery_table",
-]
-
 
 @dataclass(frozen=True)
 class Grid:

@@ -15,17 +15,6 @@ from IPython.display import HTML
 from headprune_lib.replication.claims.rules import CLAIMS
 from headprune_lib.replication.claims.verdict import WORDS, Judged, defined
 
-__all__ = [
-    "NOT_MEASURED",
-    "Markup",
-    "anchor",
-    "as_html",
-    "estimate",
-    "number",
-    "points",
-    "shown_orders",
-]
-
 NOT_MEASURED = "not measured"
 """What stands in a number's place where there is no result."""
 

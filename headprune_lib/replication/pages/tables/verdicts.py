@@ -17,17 +17,6 @@ from headprune_lib.replication.paths import reference_root
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import machine, setting
 
-__all__ = [
-    "again_table",
-    "both_words",
-    "changed_table",
-    "claims_table",
-    "new_data_table",
-    "others_table",
-    "rows_table",
-    "rules_table",
-]
-
 TITLES = {claim.id: claim.title for claim in CLAIMS}
 _MET = {True: "met", False: "not met", None: ""}
 
