@@ -16,7 +16,9 @@ class _Lazy(ModuleType):
 
 
 nbformat = _Lazy("nbformat")
+pandas = _Lazy("pandas")
 papermill = _Lazy("papermill")
+proportion = _Lazy("statsmodels.stats.proportion")
 sacrebleu = _Lazy("sacrebleu")
 safetensors_torch = _Lazy("safetensors.torch")
 torch = _Lazy("torch")
@@ -38,8 +40,12 @@ selection = _Lazy("headprune_lib.selection")
 utils = _Lazy("headprune_lib.utils")
 
 generation = _Lazy("headprune_lib.replication.models.generation")
+encoders = _Lazy("headprune_lib.replication.models.encoders")
 language = _Lazy("headprune_lib.replication.models.language")
+measurements = _Lazy("headprune_lib.replication.measurements")
+planning = _Lazy("headprune_lib.replication.planning")
 probing = _Lazy("headprune_lib.replication.planning.probing")
-proportion = _Lazy("statsmodels.stats.proportion")
+profiles = _Lazy("headprune_lib.replication.profiles")
 setups = _Lazy("headprune_lib.replication.setups")
+store = _Lazy("headprune_lib.replication.store")
 training = _Lazy("headprune_lib.replication.models.training")

@@ -26,7 +26,7 @@ def rows_of(result: Result, root: Path | None = None) -> list[Row]:
     Args:
         root: the folder of results, where further trainings are; the project's own if not given.
     """
-    return [row for claim in CLAIMS for row in _rows(claim, result, root)]
+    return [row for claim in CLAIMS.values() for row in _rows(claim, result, root)]
 
 
 def judge(result: Result, claim: str) -> Row | None:
@@ -42,7 +42,7 @@ def all_verdicts(root: Path | None = None) -> list[Verdict]:
     """
     stored = {
         name: measurements.found(name, root=root)
-        for name in dict.fromkeys(claim.measurement for claim in CLAIMS)
+        for name in dict.fromkeys(claim.measurement for claim in CLAIMS.values())
     }
     others = others_rows()
     return [
@@ -51,7 +51,7 @@ def all_verdicts(root: Path | None = None) -> list[Verdict]:
             or [Row(claim.id, claim.halves[0], _name(claim, claim.halves[0]), "", NOT_RUN)],
             [row for row in others if row.claim == claim.id],
         )
-        for claim in CLAIMS
+        for claim in CLAIMS.values()
     ]
 
 

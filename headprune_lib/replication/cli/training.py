@@ -15,6 +15,8 @@ from headprune_lib.replication.cli.options import (
     ProfileName,
     resumable,
 )
+from headprune_lib.replication.lazy import encoders, profiles
+from headprune_lib.replication.paths import models_root, trained_root
 
 if TYPE_CHECKING:
     from headprune_lib.replication.profiles import Profile
@@ -54,18 +56,15 @@ def train(
     """
     from headprune_lib.replication.measurements.halves import check_task, load_for
     from headprune_lib.replication.measurements.measurement import HALVES
-    from headprune_lib.replication.models.encoders import finetuned, recipe, weights_path
-    from headprune_lib.replication.paths import models_root, trained_root
-    from headprune_lib.replication.profiles import check_here, load_profile
     from headprune_lib.replication.store.files import check_writable
 
     with user_errors(), resumable():
         check_task(task, profile, HALVES)
-        translated = task in load_profile(profile).translators
+        translated = task in profiles.load_profile(profile).translators
         half = "translation" if translated else "encoder"
         options = {"data": data, "device": device}
         settings = load_for([half], profile, task, options, model=model)
-        check_here(settings)
+        profiles.check_here(settings)
         check_writable(trained_root(), *([models_root()] if publish else []))
         if translated:
             _train_translator(settings, task, seed, retrain, publish)
@@ -73,8 +72,10 @@ def train(
         if publish:
             raise ValueError(f"--publish is for translation models; {settings.task} has none")
         for number in settings.seeds if seed is None else [seed]:
-            finetuned(settings, number, retrain=retrain)
-            typer.echo(short(weights_path(settings.model, recipe(settings, number))))
+            encoders.finetuned(settings, number, retrain=retrain)
+            typer.echo(
+                short(encoders.weights_path(settings.model, encoders.recipe(settings, number)))
+            )
 
 
 def _train_translator(

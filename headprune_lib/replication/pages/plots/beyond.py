@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.claims.questions import DELTA_NATS, above_chance
+from headprune_lib.replication.formatting import with_minus
 from headprune_lib.replication.measurements.language_curve import PER_GROUP, WHOLE_GROUPS
 from headprune_lib.replication.measurements.recovery import NO_ORDER
 from headprune_lib.replication.pages.plots.style import (
@@ -30,7 +31,6 @@ from headprune_lib.replication.pages.plots.style import (
     weight,
 )
 from headprune_lib.replication.pages.tables.beyond import Grid
-from headprune_lib.replication.pages.tables.markup import with_minus
 from headprune_lib.replication.titles import order_title
 
 

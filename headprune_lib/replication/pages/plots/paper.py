@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headprune_lib.replication.claims.rules import share_judged
+from headprune_lib.replication.formatting import NOT_MEASURED
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.along_training import translating
 from headprune_lib.replication.pages.frames import frame, step_at
@@ -34,7 +35,7 @@ from headprune_lib.replication.pages.plots.style import (
     weight,
     within,
 )
-from headprune_lib.replication.pages.tables.markup import NOT_MEASURED, shown_orders
+from headprune_lib.replication.pages.tables.markup import shown_orders
 from headprune_lib.replication.paper import ARTIFACTS
 from headprune_lib.replication.published import (
     bert_curve,

@@ -27,8 +27,8 @@ from PIL import Image
 
 from headprune_lib.cli.criteria import known_criteria
 from headprune_lib.replication.criteria import shown
+from headprune_lib.replication.formatting import estimate, signed
 from headprune_lib.replication.order_names import parse_part
-from headprune_lib.replication.pages.tables.markup import estimate, signed
 from headprune_lib.replication.titles import order_title
 
 COLOURS = {

@@ -21,7 +21,6 @@ _SAID: dict[Word, tuple[str, str]] = {
     "not run": ("was not run", "were not run"),
 }
 _MODELS = {"encoder": "encoder", "translation": "translator"}
-_SHORT = {claim.id: claim.short for claim in CLAIMS}
 # What the paper ran itself: how it is called here, model -> name and task -> name.
 _PAPER_MODELS = {"bert-base": "BERT-base"}
 _PAPER_TASKS = {"mnli": "MNLI", "wmt": "WMT14", "iwslt": "IWSLT14"}
@@ -29,9 +28,9 @@ _PAPER_TASKS = {"mnli": "MNLI", "wmt": "WMT14", "iwslt": "IWSLT14"}
 
 def title(verdicts: Sequence[Verdict]) -> str:
     """The front page's title, such as "Four of eight claims replicate"."""
-    replicating = sum(verdict.word == "replicates" for verdict in verdicts)
-    verb = "replicates" if replicating == 1 else "replicate"
-    return f"{_number(replicating).capitalize()} of {_number(len(verdicts))} claims {verb}"
+    n = sum(verdict.word == "replicates" for verdict in verdicts)
+    verb = _SAID["replicates"][n != 1]
+    return f"{_number(n).capitalize()} of {_number(len(verdicts))} claims {verb}"
 
 
 def answer(verdicts: Iterable[Verdict]) -> str:
@@ -55,7 +54,7 @@ def answer(verdicts: Iterable[Verdict]) -> str:
 def tally(verdicts: Sequence[Verdict]) -> str:
     """How many claims have which word by our rules, which meet the paper's, and what cannot replicate."""
     counts = Counter(verdict.word for verdict in verdicts)
-    counted = _words(counts, WORDS)
+    counted = [f"{_number(counts[w])} {_SAID[w][counts[w] != 1]}" for w in WORDS if counts[w]]
     text = f"Of the paper's {_number(len(verdicts))} claims, {listed(counted)} by our rules."
     read = [verdict for verdict in verdicts if verdict.met[1]]
     met = [verdict.claim for verdict in read if verdict.met[0] == verdict.met[1]]
@@ -80,29 +79,16 @@ def tally(verdicts: Sequence[Verdict]) -> str:
 
 def _counted(numbers: Counter[Word], models: str) -> str:
     """Such as "3 of 6 encoder results replicate (2 differ, 1 undecided)"."""
-    verb = "replicates" if numbers["replicates"] == 1 else "replicate"
-    shown = {"differs": _SAID["differs"], "mixed": ("mixed",) * 2, "undecided": ("undecided",) * 2}
-    rest = [
-        f"{numbers[word]} {shown[word][numbers[word] != 1]}"
-        for word in WORDS
-        if word in shown and numbers[word]
-    ]
-    sentence = f"{numbers['replicates']} of {numbers.total()} {models} results {verb}"
+    replicating, *others = ((numbers[word], _SAID[word][numbers[word] != 1]) for word in WORDS)
+    rest = [f"{n} {said.removeprefix('is ').removeprefix('are ')}" for n, said in others if n]
+    sentence = f"{replicating[0]} of {numbers.total()} {models} results {replicating[1]}"
     return f"{sentence} ({', '.join(rest)})" if rest else sentence
-
-
-def _words(numbers: Counter[Word], words: Iterable[Word]) -> list[str]:
-    return [
-        f"{_number(numbers[word])} {_SAID[word][numbers[word] != 1]}"
-        for word in words
-        if numbers[word]
-    ]
 
 
 def _failing(verdicts: Sequence[Verdict]) -> str:
     """The claims that fail, in words, and those that hold in some results alone."""
     fails = [
-        f"{verdict.claim} ({_SHORT[verdict.claim]})"
+        f"{verdict.claim} ({CLAIMS[verdict.claim].short})"
         for verdict in verdicts
         if verdict.word == "differs"
     ]
@@ -156,7 +142,7 @@ def _models(results: Sequence[Result]) -> str:
 
 
 def _trainings(verdicts: Iterable[Verdict]) -> str:
-    rows = [row for verdict in verdicts for row in verdict.rows if row.word != "not run"]
+    rows = [row for verdict in verdicts for row in verdict.measured]
     counts = Counter(row.judged.trainings for row in rows)
     more = [trainings for trainings in counts if trainings > 1]
     sentence = f"{counts[1]} of the {len(rows)} results rest on a single training of their model"

@@ -1,4 +1,4 @@
-"""Numbers as a page prints them, and tables and grids as HTML."""
+"""What a page prints of a rule, and tables and grids as HTML."""
 
 from __future__ import annotations
 
@@ -14,33 +14,10 @@ from IPython.display import HTML
 
 from headprune_lib.replication.claims.rules import CLAIMS
 from headprune_lib.replication.claims.verdict import WORDS, Judged, defined
-
-NOT_MEASURED = "not measured"
-"""What stands in a number's place where there is no result."""
+from headprune_lib.replication.formatting import NOT_MEASURED, estimate, with_minus
 
 NOT_ABOVE_CHANCE = "not above chance"
 """What stands in place of what is kept of the score above chance, where there is none to keep."""
-
-
-def number(value: float | None, form: str) -> str:
-    """A number in a format, or that it was not measured.
-
-    >>> number(0.256, ".0%"), number(None, ".0%")
-    ('26%', 'not measured')
-    """
-    return NOT_MEASURED if value is None else f"{value:{form}}"
-
-
-def estimate(value: float | None, interval: Sequence[float], form: str = ".2f") -> str:
-    """A value and its interval, or that it was not measured.
-
-    >>> estimate(0.123, [0.1, 0.2]), estimate(0.123, [0.1, 0.2], ".0%")
-    ('0.12 [0.10, 0.20]', '12% [10%, 20%]')
-    """
-    if value is None:
-        return NOT_MEASURED
-    low, high = interval
-    return f"{value:{form}} [{low:{form}}, {high:{form}}]"
 
 
 def kept_text(found: Mapping[str, Any] | None) -> str:
@@ -66,46 +43,6 @@ def judged_text(judged: Judged, form: str) -> str:
         return NOT_ABOVE_CHANCE
     (only,) = judged.estimates
     return estimate(only.value, only.interval, form)
-
-
-def p_text(p: float) -> str:
-    """A p-value to three decimals, as papers print it.
-
-    >>> p_text(0.0474), p_text(2e-5)
-    ('0.047', '< 0.001')
-    """
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def with_minus(text: str) -> str:
-    """A number with the sign that print has, a minus in place of a hyphen."""
-    return text.replace("-", "−")
-
-
-def signed(
-    change: float | None,
-    interval: Sequence[float] | None = None,
-    form: str = ".2f",
-    scale: float = 1,
-) -> str:
-    """A change times ``scale`` with its interval, or that it was not measured.
-
-    >>> signed(-0.123, [-0.2, 0.01]), signed(0.0123, form=".3f")
-    ('−0.12 [−0.20, +0.01]', '+0.012')
-    """
-    if change is None:
-        return NOT_MEASURED
-    value, *ends = (with_minus(f"{scale * end:+{form}}") for end in (change, *(interval or ())))
-    return f"{value} [{', '.join(ends)}]" if ends else value
-
-
-def points(delta: float, interval: Sequence[float] | None = None, form: str = ".2f") -> str:
-    """A change of accuracy in percentage points, with its interval.
-
-    >>> points(-0.0123, [-0.02, 0.001])
-    '−1.23 [−2.00, +0.10]'
-    """
-    return signed(delta, interval, form, 100)
 
 
 def shown_orders(values: Mapping[str, Any]) -> list[str]:
@@ -146,8 +83,8 @@ def as_html(
     shown = table.set_axis([str(column) for column in table], axis=1).map(_cell)
     long = any(isinstance(cell, str) and len(cell) > _LONG for cell in table.to_numpy().ravel())
     prose = long or table.attrs.get("prose", False)
-    first, claims = shown.columns[0], {claim.id for claim in CLAIMS}
-    shown[first] = [f"<strong>{cell}</strong>" if cell in claims else cell for cell in shown[first]]
+    first = shown.columns[0]
+    shown[first] = [f"<strong>{cell}</strong>" if cell in CLAIMS else cell for cell in shown[first]]
     shown = shown.set_index(first).rename_axis(index=None, columns=first or "no.")
     classes = ["sortable", *(["prose"] if prose else [])]
     markup = shown.to_html(escape=False, border=0, classes=classes)

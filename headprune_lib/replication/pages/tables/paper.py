@@ -16,16 +16,14 @@ from headprune_lib.replication.bounds import ALPHA, DELTA, DELTA_BLEU, SHOWN_TOL
 from headprune_lib.replication.claims.evidence import judge
 from headprune_lib.replication.claims.questions import strata
 from headprune_lib.replication.claims.verdict import Judged
+from headprune_lib.replication.formatting import estimate, points, signed
 from headprune_lib.replication.pages.frames import prunable_at
 from headprune_lib.replication.pages.tables.markup import (
     Block,
     blocks_html,
-    estimate,
     framed,
     grid_html,
     judged_text,
-    points,
-    signed,
 )
 from headprune_lib.replication.pages.tables.verdicts import both_words
 from headprune_lib.replication.published import paper
