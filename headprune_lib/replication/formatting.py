@@ -9,15 +9,6 @@ NOT_MEASURED = "not measured"
 """What stands in a number's place where there is no result."""
 
 
-def number(value: float | None, form: str) -> str:
-    """A number in a format, or that it was not measured.
-
-    >>> number(0.256, ".0%"), number(None, ".0%")
-    ('26%', 'not measured')
-    """
-    return NOT_MEASURED if value is None else f"{value:{form}}"
-
-
 def estimate(value: float | None, interval: Sequence[float], form: str = ".2f") -> str:
     """A value and its interval, or that it was not measured.
 

@@ -48,15 +48,16 @@ def all_verdicts(root: Path | None = None) -> list[Verdict]:
     return [
         combine(
             [row for result in stored[claim.measurement] for row in _rows(claim, result, root)]
-            or [Row(claim.id, claim.halves[0], _name(claim, claim.halves[0]), "", NOT_RUN)],
+            or [_not_run(claim)],
             [row for row in others if row.claim == claim.id],
         )
         for claim in CLAIMS.values()
     ]
 
 
-def _name(claim: Claim, half: str, task: str = paper.MAIN) -> str:
-    return paper.name_of(claim.measurement, half, task)
+def _not_run(claim: Claim) -> Row:
+    half = claim.halves[0]
+    return Row(claim.id, half, paper.name_of(claim.measurement, half, paper.MAIN), "", NOT_RUN)
 
 
 def _rows(claim: Claim, result: Result, root: Path | None) -> list[Row]:
@@ -69,7 +70,7 @@ def _rows(claim: Claim, result: Result, root: Path | None) -> list[Row]:
         Row(
             claim.id,
             half,
-            _name(claim, half, result.task),
+            paper.name_of(claim.measurement, half, result.task),
             ", ".join(filter(None, ("" if judged.aside == UNTRAINED else setting(result), label))),
             replace(judged, aside=NEW_PAIRS) if held else judged,
             "partly" if partly else _first_date(result) < FIXED,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headprune_lib.cli.models import NamedModel, register_named_models
 from headprune_lib.messages import unknown
-from headprune_lib.replication.lazy import encoders, profiles
+from headprune_lib.replication.lazy import encoders, profiles, translators
 from headprune_lib.replication.paths import models_root
 
 if TYPE_CHECKING:
@@ -64,19 +64,17 @@ def _tokenizer(task: str) -> PreTrainedTokenizerBase:
 
 
 def _translator(task: str) -> nn.Module:
-    from headprune_lib.replication.models.translators import file_name, load_translator
-
     profile = profiles.load_profile()
     if task not in profile.translation:
         raise ValueError(unknown("translation task", task, profile.translation))
     model = profile.translation_model
-    stored = models_root() / f"{file_name(task, model, profile.trainings(task)[0])}.safetensors"
-    if not stored.is_file():
+    name = translators.file_name(task, model, profile.trainings(task)[0])
+    if not (models_root() / f"{name}.safetensors").is_file():
         raise FileNotFoundError(
             f"no weights of {task} are stored in {models_root()}; `headprune "
             f"train {task} --publish` makes them"
         )
-    return load_translator(profile, task, model=model).model
+    return translators.load_translator(profile, task, model=model).model
 
 
 def _no_tokenizer(task: str) -> PreTrainedTokenizerBase:

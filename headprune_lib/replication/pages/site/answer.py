@@ -110,23 +110,24 @@ def how_sure(verdicts: Iterable[Verdict], results: Sequence[Result]) -> tuple[st
     return _models(results), _trainings(verdicts), _not_run(results)
 
 
-def heads_by_model(results: Iterable[Result]) -> dict[str, int]:
+def _heads_by_model(results: Iterable[Result]) -> dict[str, int]:
     """Encoder, or pair of languages and layout of a translator -> its number of heads."""
     n_heads = {}
     for result in results:
         order = result.parts.get("importance") and result.parts["importance"].raw.get("order")
         if order is not None:
-            name = spelled(result.model)
-            if half_of(result.key) == "translation":
-                name = f"{result.task}, {result.model}"
+            translates = half_of(result.key) == "translation"
+            name = f"{result.task}, {result.model}" if translates else spelled(result.model)
             n_heads[name] = int(order.shape[1])
     return n_heads
 
 
 def _models(results: Sequence[Result]) -> str:
     known = [result for result in results if result.measurement == "pruning_curve"]
-    encoders = heads_by_model(result for result in known if half_of(result.key) == "encoder")
-    translators = heads_by_model(result for result in known if half_of(result.key) == "translation")
+    encoders, translators = (
+        _heads_by_model(result for result in known if half_of(result.key) == half)
+        for half in _MODELS
+    )
     parts = []
     if encoders:
         each = [f"{name} ({heads} heads)" for name, heads in encoders.items()]

@@ -43,8 +43,8 @@ def summary_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
     rows = []
     for verdict in verdicts:
         claim = CLAIMS[verdict.claim]
-        cells = (claim.title, claim.paper_value, by_others(verdict), ours(verdict), verdict.word)
-        rows.append((f"{claim.id} {cells[0]}", *cells[1:], how_sure(verdict)))
+        cells = (claim.paper_value, by_others(verdict), ours(verdict), verdict.word)
+        rows.append((f"{claim.id} {claim.title}", *cells, how_sure(verdict)))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -52,7 +52,7 @@ def summary_html(verdicts: Sequence[Verdict], cards: str) -> str:
     """The table for the front page; each claim is a link to its card on the page ``cards``."""
     lines = []
     for verdict, row in zip(verdicts, summary_table(verdicts).to_numpy().tolist(), strict=True):
-        title = html.escape(row[0].removeprefix(f"{verdict.claim} "), quote=False)
+        title = html.escape(CLAIMS[verdict.claim].title, quote=False)
         link = f'<a href="{cards}#claim-{verdict.claim.lower()}">{verdict.claim}. {title}</a>'
         texts = [_in_lines(cell) for cell in row[1:]]
         texts[COLUMNS.index("verdict") - 1] = verdict_html(verdict.word)

@@ -20,6 +20,15 @@ NOT_ABOVE_CHANCE = "not above chance"
 """What stands in place of what is kept of the score above chance, where there is none to keep."""
 
 
+def number(value: float | None, form: str) -> str:
+    """A number in a format, or that it was not measured.
+
+    >>> number(0.256, ".0%"), number(None, ".0%")
+    ('26%', 'not measured')
+    """
+    return NOT_MEASURED if value is None else f"{value:{form}}"
+
+
 def kept_text(found: Mapping[str, Any] | None) -> str:
     """What is kept of the score above chance, ``kept`` with its ``interval``.
 
@@ -167,27 +176,19 @@ def grid_html(
         row: what a row is, such as ``"layer"``.
     """
     width = max(len(values) for block in blocks for values in block.rows.values())
-    rows_taken: list[dict[str, Any]] = []
+    taken: list[tuple[Any, ...]] = []
     shown: list[tuple[str, dict[str, list[str]]]] = []
     for block in blocks:
-        shown.append((block.title, {}))
+        rows = {}
         for i, (label, values) in enumerate(block.rows.items()):
-            outlined = [(i, j) in block.significant for j in range(len(values))]
-            cells = list(map(_change_cell, values, outlined, [_STEPS[unit]] * len(values)))
-            cells += ["<td></td>"] * (width - len(values))
-            shown[-1][1][label] = cells
-            rows_taken += [
-                {
-                    "of": block.title,
-                    row: label,
-                    column: j,
-                    f"change ({unit})": value,
-                    SIGNIFICANT: marked,
-                }
-                for j, (value, marked) in enumerate(zip(values, outlined, strict=True), start=1)
-            ]
+            cells = [(value, (i, j) in block.significant) for j, value in enumerate(values)]
+            rows[label] = [_change_cell(*cell, _STEPS[unit]) for cell in cells]
+            rows[label] += ["<td></td>"] * (width - len(cells))
+            taken += [(block.title, label, j, *cell) for j, cell in enumerate(cells, start=1)]
+        shown.append((block.title, rows))
+    csv = pd.DataFrame(taken, columns=["of", row, column, f"change ({unit})", SIGNIFICANT])
     markup = blocks_html(f"{row} \\ {column}", column, range(1, width + 1), shown)
-    return HTML(framed(markup, name, caption, pd.DataFrame(rows_taken)))
+    return HTML(framed(markup, name, caption, csv))
 
 
 def blocks_html(
