@@ -26,7 +26,12 @@ def rows_of(result: Result, root: Path | None = None) -> list[Row]:
     Args:
         root: the folder of results, where further trainings are; the project's own if not given.
     """
-    return [row for claim in CLAIMS for row in _rows(claim, result, root)]
+    return [row for claim in CLAIMS.values() for row in _rows(claim, result, root)]
+
+
+def judge(result: Result, claim: str) -> Row | None:
+    """What our rule says of a result on a claim: ``word``, ``counts``, ``judged.power``."""
+    return next((row for row in rows_of(result) if row.claim == claim), None)
 
 
 def all_verdicts(root: Path | None = None) -> list[Verdict]:
@@ -37,21 +42,22 @@ def all_verdicts(root: Path | None = None) -> list[Verdict]:
     """
     stored = {
         name: measurements.found(name, root=root)
-        for name in dict.fromkeys(claim.measurement for claim in CLAIMS)
+        for name in dict.fromkeys(claim.measurement for claim in CLAIMS.values())
     }
     others = others_rows()
     return [
         combine(
             [row for result in stored[claim.measurement] for row in _rows(claim, result, root)]
-            or [Row(claim.id, claim.halves[0], _name(claim, claim.halves[0]), "", NOT_RUN)],
+            or [_not_run(claim)],
             [row for row in others if row.claim == claim.id],
         )
-        for claim in CLAIMS
+        for claim in CLAIMS.values()
     ]
 
 
-def _name(claim: Claim, half: str, task: str = paper.MAIN) -> str:
-    return paper.name_of(claim.measurement, half, task)
+def _not_run(claim: Claim) -> Row:
+    half = claim.halves[0]
+    return Row(claim.id, half, paper.name_of(claim.measurement, half, paper.MAIN), "", NOT_RUN)
 
 
 def _rows(claim: Claim, result: Result, root: Path | None) -> list[Row]:
@@ -64,7 +70,7 @@ def _rows(claim: Claim, result: Result, root: Path | None) -> list[Row]:
         Row(
             claim.id,
             half,
-            _name(claim, half, result.task),
+            paper.name_of(claim.measurement, half, result.task),
             ", ".join(filter(None, ("" if judged.aside == UNTRAINED else setting(result), label))),
             replace(judged, aside=NEW_PAIRS) if held else judged,
             "partly" if partly else _first_date(result) < FIXED,

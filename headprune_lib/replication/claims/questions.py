@@ -227,12 +227,11 @@ def redundancy(values: Values) -> Redundancy:
 def single_heads(values: Values) -> SingleHeads:
     """From the values of ``language_heads``."""
     low, high = np.array([head["interval"] for head in values["heads"]]).T
-    removable, needed = int((high <= DELTA_NATS).sum()), int((low > DELTA_NATS).sum())
-    heads = len(low)
+    removable, needed, heads = (high <= DELTA_NATS).sum(), (low > DELTA_NATS).sum(), len(low)
     enough = removable >= C1_REMOVABLE * heads - 1e-9
     many = needed > C1_NEEDED * heads + 1e-9
     answer: Answer = "there" if enough else "not there" if many else "open"
-    return SingleHeads(answer, heads, removable, needed)
+    return SingleHeads(answer, heads, int(removable), int(needed))
 
 
 # MNLI's easy and hard pairs: our models are trained on a twentieth of MNLI and are right less often than

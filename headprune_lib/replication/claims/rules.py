@@ -45,6 +45,7 @@ from headprune_lib.replication.claims.verdict import (
     Word,
     defined,
 )
+from headprune_lib.replication.formatting import estimate
 from headprune_lib.replication.measurements.base import HALVES, Half
 from headprune_lib.replication.measurements.estimates import Scored
 from headprune_lib.replication.metrics import SCORES, corpus_bleu
@@ -157,8 +158,7 @@ def _units(half: Half, effect: float) -> str:
 
 
 def _with_ends(found: Found) -> str:
-    low, high = found["interval"]
-    return f"{found['difference']:+.3f} [{low:+.3f}, {high:+.3f}]"
+    return estimate(found["difference"], found["interval"], "+.3f")
 
 
 # C1: heads removed one at a time
@@ -191,7 +191,7 @@ def one_at_a_time(sweeps: Sequence[Mapping[str, Any]], half: Half) -> Judged:
     return Judged(
         "replicates" if enough else "differs" if many_needed else "undecided",
         changing <= C1_NEEDED * heads + _ROUNDING,
-        f"{share * heads:.3g} of {heads} heads ({share:.0%} [{low:.0%}, {high:.0%}]) are "
+        f"{share * heads:.3g} of {heads} heads ({estimate(share, (low, high), '.0%')}) are "
         f"removable, {needed:.3g} needed; {changing:.3g} change the score at p < {ALPHA} by the paper's "
         f"test{means}.",
         mean_of("power"),
@@ -203,12 +203,10 @@ def one_at_a_time(sweeps: Sequence[Mapping[str, Any]], half: Half) -> Judged:
 
 def _judge_c1(stored: Stored) -> dict[str, Judged]:
     """Of a translator the encoder's own heads count, the grid that the paper shows."""
-    sweeps = []
-    for values in stored.trainings("counts"):
-        counts, share = values["counts"], values["removable"]
-        if stored.half == "translation":
-            counts, share = counts["enc-enc"], share["enc-enc"]
-        sweeps.append({**share, **counts})
+    found = [(one["removable"], one["counts"]) for one in stored.trainings("counts")]
+    if stored.half == "translation":
+        found = [(share["enc-enc"], counts["enc-enc"]) for share, counts in found]
+    sweeps = [{**share, **counts} for share, counts in found]
     return {"": one_at_a_time(sweeps, stored.half)}
 
 
@@ -405,8 +403,8 @@ def together(found: Found | None, true: float = 1.0) -> Judged:
     return Judged(
         "replicates" if low >= C3_KEPT else "differs" if high < C3_KEPT else "undecided",
         met,
-        f"With {found['share']:.0%} removed, {found['kept']:.1%} [{low:.1%}, {high:.1%}] of the score "
-        f"above chance is kept; {found['raw']:.1%} of the score.",
+        f"With {found['share']:.0%} removed, {estimate(found['kept'], (low, high), '.1%')} of the "
+        f"score above chance is kept; {found['raw']:.1%} of the score.",
         _power(found, true, C3_KEPT),
         f"{detectable(_error(found)):.1%} more or less than {C3_KEPT:.0%}",
         estimates=(Estimate(found["kept"], (low, high), C3_KEPT),),
@@ -575,23 +573,24 @@ def apart(values: Mapping[str, Any]) -> Judged:
     number = len(values["trainings"])
     trainings = "1 training" if number == 1 else f"{number} trainings"
     met, sentence = _papers_rise(values)
-    slopes = values.get("slopes")
-    if not slopes:
-        sentence = f"{trainings} without random orders.{sentence}"
-        return Judged("undecided", met, sentence, 0.0, "none: random orders are needed")
+    slopes = values.get("slopes") or {}
     parts = {name: slopes[name] for name in C5_PARTS if name in slopes}
     shown = "; ".join(
         f"{C5_PARTS[name]} "
         + (_with_ends(slope) if slope["interval"] else f"{slope['difference']:+.3f}")
         for name, slope in parts.items()
     )
-    sentence = f"Change as updates grow by the factor e, {trainings}: {shown}.{sentence}"
-    if number < LEAST_TRAININGS:
-        needed = f"none: {LEAST_TRAININGS} trainings are needed"
-        return Judged("undecided", met, sentence, 0.0, needed)
-    if len(parts) < len(C5_PARTS):
-        needed = f"none: two checkpoints of each training need at least {LEAST_BLEU:.0f} BLEU"
-        return Judged("undecided", met, sentence, 0.0, needed)
+    begin = f"Change as updates grow by the factor e, {trainings}: {shown}"
+    sentence = f"{begin if slopes else f'{trainings} without random orders'}.{sentence}"
+    lacking = {
+        "random orders are needed": not slopes,
+        f"{LEAST_TRAININGS} trainings are needed": number < LEAST_TRAININGS,
+        f"two checkpoints of each training need at least {LEAST_BLEU:.0f} BLEU": (
+            len(parts) < len(C5_PARTS)
+        ),
+    }
+    if needed := next((what for what, lacks in lacking.items() if lacks), ""):
+        return Judged("undecided", met, sentence, 0.0, f"none: {needed}")
     paper_slope = C5_PAPER_RISE / values["log_range"]
     low, high = parts["importance"]["interval"]
     # a part is denied where its interval holds no slope on the claim's side, or none like the paper's
@@ -685,8 +684,10 @@ def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
     if not {*LARGE, *SMALL} <= ratios.keys():
         return NOT_RUN
     estimates = {
-        size: Estimate(row["ratio"], tuple(row["interval"]), C6_RATIO, f"batch {size}")
-        for size, row in ((size, ratios[size]) for size in (*LARGE, *SMALL))
+        size: Estimate(
+            ratios[size]["ratio"], tuple(ratios[size]["interval"]), C6_RATIO, f"batch {size}"
+        )
+        for size in (*LARGE, *SMALL)
     }
     large, small = [estimates[size] for size in LARGE], [estimates[size] for size in SMALL]
     if all(estimate.value > C6_RATIO and estimate.interval[0] > 1 for estimate in large) and all(
@@ -711,16 +712,14 @@ def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
         for error in (errors[size] for size in LARGE)
     ] + [power_above(bound, math.log(C6_PAPER_SMALL), errors[size]) for size in SMALL]
     sentence = "; ".join(
-        "batch {}: {:.2f} times as fast [{:.2f}, {:.2f}]".format(
-            size, estimate.value, *estimate.interval
-        )
-        for size, estimate in estimates.items()
+        "batch {}: {:.2f} times as fast [{:.2f}, {:.2f}]".format(size, one.value, *one.interval)
+        for size, one in estimates.items()
     )
     return Judged(
         word,
         all(estimate.value > C6_RATIO for estimate in large)
         and all(estimate.value < C6_NOTHING for estimate in small),
-        f"{sentence[0].upper()}{sentence[1:]}.",
+        f"{sentence.capitalize()}.",
         all_of(powers),
         f"{math.expm1(detectable(max(errors.values()))):.1%} faster or slower",
         estimates=tuple(estimates.values()),
@@ -847,32 +846,25 @@ def _fisher(r: float) -> float:
 
 
 def _correlation(found: Found) -> str:
-    if found["r"] is None:
-        return "it is not defined"
-    return "{:.2f} [{:.2f}, {:.2f}]".format(found["r"], *found["interval"])
+    undefined = found["r"] is None
+    return "it is not defined" if undefined else estimate(found["r"], found["interval"])
 
 
 def _judge_c7(stored: Stored) -> dict[str, Judged]:
     """Of several texts that share a home text, the one with the most reliable effects counts."""
     trainings = stored.trainings("correlations")
-    correlations = [training["correlations"] for training in trainings]
-    heads = len(trainings[0]["heads"])
-    if stored.half == "translation":
-        agreements = [
-            {"loss": training["loss"], "score": training["bleu"]} for training in correlations
-        ]
-        return {"": across(agreements, heads, "translation")}
-    reliable = {
-        domain: min(training[domain]["loss"]["reliability"][1] for training in correlations)
-        for domain in correlations[0]
+    found = [training["correlations"] for training in trainings]
+    heads, score = len(trainings[0]["heads"]), "accuracy"
+    if stored.half == "translation":  # which has one text to compare with
+        found, score = [{"": agreement} for agreement in found], "bleu"
+    agreements = {
+        domain: [{"loss": one[domain]["loss"], "score": one[domain][score]} for one in found]
+        for domain in found[0]
     }
-    most, judged = max(reliable, key=reliable.__getitem__), {}
-    for domain in reliable:
-        agreements = [
-            {"loss": training[domain]["loss"], "score": training[domain]["accuracy"]}
-            for training in correlations
-        ]
-        judged[domain] = across(agreements, heads, "encoder")
+    most = max(
+        agreements, key=lambda domain: min(a["loss"]["reliability"][1] for a in agreements[domain])
+    )
+    judged = {domain: across(each, heads, stored.half) for domain, each in agreements.items()}
     return {
         spelled(domain): judgement if domain == most else replace(judgement, aside=SAME_HOME)
         for domain, judgement in judged.items()
@@ -948,10 +940,10 @@ def _judge_c8(stored: Stored) -> dict[str, Judged]:
     if not first:
         return {"": NOT_RUN}
     curves, above = stored.values["curves"], None
-    main = curves.get("importance main", curves["importance"])
     if "oracle" in curves:
-        steps = zip(main["mean"][1:-1], curves["oracle"]["mean"][1:-1], strict=True)
-        above = [ours >= theirs for ours, theirs in steps]
+        main = curves.get("importance main", curves["importance"])
+        steps = zip(main["mean"], curves["oracle"]["mean"], strict=True)
+        above = [ours >= theirs for ours, theirs in steps][1:-1]
     return {"": orders(area_between(first, second, C8_UP_TO), above, stored.half)}
 
 
@@ -974,4 +966,4 @@ C8 = Claim(
     judge=_judge_c8,
 )
 
-CLAIMS = (C1, C2, C3, C4, C5, C6, C7, C8)
+CLAIMS = {claim.id: claim for claim in (C1, C2, C3, C4, C5, C6, C7, C8)}

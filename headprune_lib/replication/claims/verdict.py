@@ -143,6 +143,11 @@ class Verdict:
     others: tuple[Row, ...] = ()
 
     @property
+    def measured(self) -> tuple[Row, ...]:
+        """All but what was not run."""
+        return tuple(row for row in self.rows if row.word != "not run")
+
+    @property
     def counted(self) -> tuple[Row, ...]:
         """The results that count."""
         return tuple(row for row in self.rows if row.counts)
@@ -165,7 +170,7 @@ class Verdict:
             return "Not measured."
         numbers = Counter(row.word for row in self.counted)
         parts = ", ".join(f"{numbers[word]} {word}" for word in WORDS if numbers[word])
-        others = sum(row.word != "not run" for row in self.rows) - len(self.counted)
+        others = len(self.measured) - len(self.counted)
         sentence = f"Results that count: {len(self.counted)}"
         sentence += f" ({parts}); that do not: {others}" if parts else f"; that do not: {others}"
         if self.one_way:

@@ -13,7 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from headprune_lib.cli.app import app, short, user_errors
+from headprune_lib.messages import one_line
 from headprune_lib.replication.cli.options import WITH_FOLDERS
+from headprune_lib.replication.lazy import planning, profiles, store, torch
 
 
 @app.command(cls=WITH_FOLDERS, hidden=True)
@@ -43,12 +45,8 @@ def gpu(
     then Figure 5 in the shape of the paper's IWSLT model. The same command resumes after an
     interruption. A step that fails is named, and the next one follows.
     """
-    from headprune_lib.messages import one_line
     from headprune_lib.replication import gpu as lists
-    from headprune_lib.replication.lazy import torch
     from headprune_lib.replication.measurements.obtaining import results_folder
-    from headprune_lib.replication.profiles import check_here, load_profile
-    from headprune_lib.replication.store import computing_on, provenance
     from headprune_lib.replication.store.files import check_writable, replace_files
 
     started = time.monotonic()
@@ -56,14 +54,14 @@ def gpu(
         judged, steps = lists.read_list(profile)
         lacking = device is None and not torch.cuda.is_available()
         device = device or ("cpu" if lacking else "cuda")
-        check_here(load_profile("smoke", device=device))
-        path = (out or results_folder(load_profile(profile))) / "gpu.json"
+        profiles.check_here(profiles.load_profile("smoke", device=device))
+        path = (out or results_folder(profiles.load_profile(profile))) / "gpu.json"
         check_writable(path.parent)
     about: dict[str, Any] = {"check": {}, "steps": []}
 
     def write() -> None:
         seconds, command = time.monotonic() - started, f"headprune gpu --profile {profile}"
-        about["provenance"] = provenance(command, seconds, [computing_on(device)])
+        about["provenance"] = store.provenance(command, seconds, [store.computing_on(device)])
         content = json.dumps(about, indent=1, sort_keys=True, default=asdict)
         replace_files({path: f"{content}\n".encode()})
 
@@ -90,8 +88,6 @@ def gpu(
 
 
 def _words(checked: dict, profile: str) -> Iterator[str]:
-    from headprune_lib.replication import planning
-
     memory, needed = checked["memory"], checked["needed"]
     yield checked["device"] + (f", {memory / 1e9:.1f} GB of memory" if memory else "")
     for way, apart in checked["apart"].items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headprune_lib.cli.app import app, refuse, short, user_errors
-from headprune_lib.messages import one_line
+from headprune_lib.messages import one_line, unknown
 from headprune_lib.replication.cli.options import (
     IN_CHECKOUT,
     PANEL,
@@ -26,6 +26,8 @@ from headprune_lib.replication.cli.options import (
     resumable,
     spread,
 )
+from headprune_lib.replication.cli.results import compared, said_before
+from headprune_lib.replication.lazy import measurements, pandas, planning, profiles, store
 
 if TYPE_CHECKING:
     from headprune_lib.replication.profiles import Profile
@@ -102,10 +104,7 @@ def reproduce(
     only the first training is measured. With a model or values of your own the result is stored in a
     folder of its own, and the committed one stays.
     """
-    from headprune_lib.replication import measurements, planning
-    from headprune_lib.replication.cli.results import said_before
     from headprune_lib.replication.engine import in_turn
-    from headprune_lib.replication.profiles import check_here
 
     with user_errors():
         settings, pair = measurements.asked(
@@ -120,11 +119,10 @@ def reproduce(
             values=read_values(values, data=data, device=device),
         )
         if scheduler is None:  # whose workers compute on what they have
-            check_here(settings)
+            profiles.check_here(settings)
     if dry_run:
         with user_errors():
-            names = measurements.artifacts(settings) if artifact == "all" else [artifact]
-            for name in names:
+            for name in measurements.artifacts(settings) if artifact == "all" else [artifact]:
                 _dry(name, settings, pair, by, fresh=not stored and artifact != "all")
         return
     missed = []
@@ -152,8 +150,6 @@ def reproduce(
 
 def _reached(artifact: str, settings: Profile) -> bool:
     """Whether a result is there in the end; what went wrong is told, for others may still be had."""
-    from headprune_lib.replication import measurements, planning
-
     try:
         result = measurements.get(artifact, settings, announce=planning.announce)
         _tell(artifact, result, measurements.where(artifact, settings))
@@ -170,7 +166,6 @@ class _Told(Exception):
 def _dry(
     artifact: str, settings: Profile, pair: str | None, by: list[str] | None, *, fresh: bool
 ) -> None:
-    from headprune_lib.replication import measurements, planning
 
     def begin(upcoming: measurements.Upcoming) -> None:
         planning.announce(upcoming)
@@ -186,8 +181,6 @@ def _dry(
 
 def _tell(artifact: str, result: Result, path: Path, before: Sequence[str] = ()) -> None:
     from tqdm import tqdm
-
-    from headprune_lib.replication.cli.results import compared
 
     seconds = sum(part.provenance["seconds"] for part in result.parts.values())
     baseline = result.values.get("baseline", {})
@@ -224,18 +217,16 @@ def verify(
     A training is kept apart in the cache and resumes after an interruption; stored results do not
     change. Checks of committed results are recorded in data/verified.json.
     """
-    from headprune_lib.replication.measurements import asked
-    from headprune_lib.replication.profiles import check_here
     from headprune_lib.replication.verification.retrained import verify
 
     if artifact == "all" or "/" in artifact:
         _check_committed(artifact, drawn_seed)
         return
     with user_errors():
-        settings, pair = asked(
+        settings, pair = measurements.asked(
             artifact, profile, task=task, model=model, values={"data": data, "device": device}
         )
-        check_here(settings)
+        profiles.check_here(settings)
         with resumable():
             done = verify(artifact, settings, task=pair, drawn_seed=drawn_seed)
     same = done.measured == done.trained
@@ -248,8 +239,6 @@ def verify(
 
 def _check_committed(name: str, drawn_seed: int) -> None:
     """Check one committed result or all, and note what was found of each as soon as it is."""
-    from headprune_lib.messages import unknown
-    from headprune_lib.replication import store
     from headprune_lib.replication.verification import records
 
     keys = {records.name_of(key): key for key in store.find()}
@@ -272,20 +261,12 @@ def _check_committed(name: str, drawn_seed: int) -> None:
 
 
 def _show(quantities: Sequence[Quantity]) -> None:
-    import pandas as pd
-
     rows = [
-        (
-            quantity.name,
-            quantity.stored,
-            quantity.found,
-            quantity.bound,
-            "yes" if quantity.agrees else "NO",
-        )
-        for quantity in quantities
+        (one.name, one.stored, one.found, one.bound, "yes" if one.agrees else "NO")
+        for one in quantities
     ]
     columns = ["quantity", "stored", "found again", "bound", "agrees"]
-    typer.echo(pd.DataFrame(rows, columns=columns).to_string(index=False))
+    typer.echo(pandas.DataFrame(rows, columns=columns).to_string(index=False))
 
 
 @app.command("bench", cls=IN_CHECKOUT, hidden=True)
@@ -307,23 +288,21 @@ def run_bench(
     """Time a half's computations against their references, in one run."""
     from headprune_lib.replication.bench import bench, store_run
     from headprune_lib.replication.paths import bench_path
-    from headprune_lib.replication.profiles import load_profile
-    from headprune_lib.replication.store import computing_on, provenance
     from headprune_lib.replication.store.files import check_writable
 
     started = time.monotonic()
     with user_errors():
-        settings = load_profile(profile)
+        settings = profiles.load_profile(profile)
         target = output or bench_path(half, settings.folder)
         check_writable(target.parent)
         rows = bench(half, settings, n_sentences=n_sentences, rounds=rounds)
     command = (
         f"headprune bench {half} --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
     )
-    devices = [computing_on(settings.device_here)]
+    devices = [store.computing_on(settings.device_here)]
     from headprune_lib.replication.pages.tables import bench_table
 
-    store_run(target, rows, provenance(command, time.monotonic() - started, devices))
+    store_run(target, rows, store.provenance(command, time.monotonic() - started, devices))
     typer.echo(bench_table(target).to_string(index=False))
     typer.echo(f"written to {short(target)}")
 
@@ -344,18 +323,15 @@ def plan(
 
     Nothing is fetched. Hours come from passes timed now, on a model of the same shape.
     """
-    from headprune_lib.replication import measurements, planning
-    from headprune_lib.replication.profiles import check_here, load_profile
-
     with user_errors():
         given = read_values(values, task=task, model=model, data=data, device=device)
-        settings = load_profile(profile, **given)
+        settings = profiles.load_profile(profile, **given)
         if only is not None:
             measurements.halves_of(only)  # before torch looks for a GPU
         if settings.lacks_gpu:
             typer.echo("There is no GPU here: this is what the CPU would take.", err=True)
-            settings = load_profile(profile, **given | {"device": "cpu"})
-        check_here(settings)
+            settings = profiles.load_profile(profile, **given | {"device": "cpu"})
+        profiles.check_here(settings)
         steps, fetched = planning.steps(settings, only), planning.downloads(settings, only)
         found = planning.probes(settings, steps)
     for name, (size, there) in fetched.items():
@@ -374,10 +350,8 @@ def plan(
         )
         for step, each in zip(steps, hours, strict=True)
     ]
-    import pandas as pd
-
     columns = ["task", "what", "million passes", "million translations", "state", "hours left"]
-    typer.echo(pd.DataFrame(rows, columns=columns).to_string(index=False))
+    typer.echo(pandas.DataFrame(rows, columns=columns).to_string(index=False))
     typer.echo(f"{sum(hours):.1f} hours left on {settings.device}")
     for speed, tasks in planning.probing.told(found).items():
         typer.echo(f"{', '.join(tasks)}: {speed}")

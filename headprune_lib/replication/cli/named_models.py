@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from headprune_lib.cli.models import NamedModel, register_named_models
 from headprune_lib.messages import unknown
+from headprune_lib.replication.lazy import encoders, profiles, translators
+from headprune_lib.replication.paths import models_root
 
 if TYPE_CHECKING:
     from torch import nn
@@ -43,43 +45,36 @@ def _public_translator(_task: str) -> nn.Module:
 
 
 def _classifier(task: str) -> nn.Module:
-    from headprune_lib.replication.models.encoders import recipe, weights_path, with_weights
     from headprune_lib.replication.models.weights import read_weights
-    from headprune_lib.replication.profiles import load_profile
 
-    profile = load_profile(task=task)
-    wanted = recipe(profile, profile.seed)
-    weights = read_weights(weights_path(profile.model, wanted), wanted)
+    profile = profiles.load_profile(task=task)
+    wanted = encoders.recipe(profile, profile.seed)
+    weights = read_weights(encoders.weights_path(profile.model, wanted), wanted)
     if weights is None:
         raise FileNotFoundError(
             f"no weights of {task} are stored here; `headprune train {task}` makes them"
         )
-    return with_weights(task, profile.model, profile.seed, weights, "sdpa")
+    return encoders.with_weights(task, profile.model, profile.seed, weights, "sdpa")
 
 
 def _tokenizer(task: str) -> PreTrainedTokenizerBase:
     from headprune_lib.replication.models.pretrained import load_tokenizer
-    from headprune_lib.replication.profiles import load_profile
 
-    return load_tokenizer(load_profile(task=task).model)
+    return load_tokenizer(profiles.load_profile(task=task).model)
 
 
 def _translator(task: str) -> nn.Module:
-    from headprune_lib.replication.models.translators import file_name, load_translator
-    from headprune_lib.replication.paths import models_root
-    from headprune_lib.replication.profiles import load_profile
-
-    profile = load_profile()
+    profile = profiles.load_profile()
     if task not in profile.translation:
         raise ValueError(unknown("translation task", task, profile.translation))
     model = profile.translation_model
-    stored = models_root() / f"{file_name(task, model, profile.trainings(task)[0])}.safetensors"
-    if not stored.is_file():
+    name = translators.file_name(task, model, profile.trainings(task)[0])
+    if not (models_root() / f"{name}.safetensors").is_file():
         raise FileNotFoundError(
             f"no weights of {task} are stored in {models_root()}; `headprune "
             f"train {task} --publish` makes them"
         )
-    return load_translator(profile, task, model=model).model
+    return translators.load_translator(profile, task, model=model).model
 
 
 def _no_tokenizer(task: str) -> PreTrainedTokenizerBase:

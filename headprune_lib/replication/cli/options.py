@@ -14,7 +14,8 @@ from typer.core import TyperCommand
 
 from headprune_lib.cli.app import refuse, user_errors
 from headprune_lib.messages import one_line
-from headprune_lib.replication.paths import models_root, project_root, results_root
+from headprune_lib.replication.lazy import profiles, store
+from headprune_lib.replication.paths import cache_root, models_root, project_root, results_root
 
 PANEL = "The replication"
 ProfileName = Annotated[
@@ -88,8 +89,6 @@ def read_values(given: list[str] | None, **options: Any) -> dict[str, Any]:
     """
     import yaml
 
-    from headprune_lib.replication.profiles import merged
-
     parsed: dict[str, Any] = {}
     for assignment in given or ():
         name, equals, value = assignment.partition("=")
@@ -101,7 +100,7 @@ def read_values(given: list[str] | None, **options: Any) -> dict[str, Any]:
             raise ValueError(f"--set {assignment!r}: give NAME=VALUE, the value in YAML")
         for section in reversed(name.split(".")):
             read = {section: read}
-        parsed = merged(parsed, read)
+        parsed = profiles.merged(parsed, read)
     options = {name: value for name, value in options.items() if value is not None}
     if twice := parsed.keys() & options.keys():
         raise ValueError(f"{', '.join(sorted(twice))}: given twice, by an option and by --set")
@@ -111,8 +110,6 @@ def read_values(given: list[str] | None, **options: Any) -> dict[str, Any]:
 @contextmanager
 def resumable() -> Iterator[None]:
     """An interruption, or a full disk, ends in one line: what is kept, and what goes on with it."""
-    from headprune_lib.replication.paths import cache_root
-
     kept = f"What is finished is kept in {cache_root()}; this goes on: headprune {{}}"
     try:
         yield
@@ -138,7 +135,6 @@ def spread(workers: int | None, scheduler: str | None) -> Iterator[None]:
         refuse("give --workers or --scheduler, not both: a scheduler has its workers already")
     from headprune_lib.replication import cluster
     from headprune_lib.replication.engine import running_on
-    from headprune_lib.replication.store import UnitsFailed
 
     opened = (
         cluster.local_processes(workers) if scheduler is None else cluster.at_scheduler(scheduler)
@@ -146,6 +142,6 @@ def spread(workers: int | None, scheduler: str | None) -> Iterator[None]:
     with opened as running, running_on(running):
         try:
             yield
-        except UnitsFailed as error:
+        except store.UnitsFailed as error:
             typer.echo(f"headprune: {error}", err=True)
             raise typer.Exit(1) from None

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headprune_lib.cli.app import app, refuse, short, user_errors
-from headprune_lib.messages import one_line
+from headprune_lib.messages import one_line, unknown
 from headprune_lib.replication.cli.options import IN_CHECKOUT, PANEL
+from headprune_lib.replication.lazy import measurements, profiles, store
+from headprune_lib.replication.paths import cache_root, project_root, results_root
 
 if TYPE_CHECKING:
     from headprune_lib.replication.store import Result
@@ -28,19 +30,16 @@ def results(
     These are all results with parameters of your own, and those in data/results that differ from
     git's.
     """
-    from headprune_lib.messages import unknown
-    from headprune_lib.replication.measurements import MEASUREMENTS
     from headprune_lib.replication.paper import ARTIFACTS
-    from headprune_lib.replication.store import Key, load
 
     wanted = ARTIFACTS[artifact].measurement if artifact in ARTIFACTS else artifact
-    if wanted is not None and wanted not in MEASUREMENTS:
-        refuse(unknown("artifact", wanted, {*ARTIFACTS, *MEASUREMENTS}))
+    if wanted is not None and wanted not in measurements.MEASUREMENTS:
+        refuse(unknown("artifact", wanted, {*ARTIFACTS, *measurements.MEASUREMENTS}))
     with user_errors():
         paths = sorted(_measured_here(wanted or "*"), key=lambda path: path.stat().st_mtime)
     for path in paths:
         try:
-            result = load(Key.at(path), path.parents[1])
+            result = store.load(store.Key.at(path), path.parents[1])
             typer.echo("\n".join([*_about(result), *compared(result, path)]) + "\n")
         except (ValueError, KeyError, TypeError) as error:
             typer.echo(f"{short(path)}: cannot be read ({one_line(error)})\n", err=True)
@@ -49,7 +48,6 @@ def results(
 
 
 def _measured_here(measurement: str) -> Iterator[Path]:
-    from headprune_lib.replication.paths import cache_root, project_root, results_root
 
     yield from (cache_root() / "results").glob(f"*/{measurement}/*.json")
     root, project = results_root(), project_root()
@@ -78,11 +76,8 @@ def _about(result: Result) -> Iterator[str]:
 
 def said_before(path: Path) -> list[str]:
     """What the result says whose place among the profiles' own another is about to take."""
-    from headprune_lib.replication.paths import results_root
-    from headprune_lib.replication.store import Key, stored
-
     is_committed = path.is_relative_to(root := results_root())
-    result = stored(Key.at(path), path.parents[1]) if is_committed else None
+    result = store.stored(store.Key.at(path), path.parents[1]) if is_committed else None
     return [*_said(result, root)] if result else []
 
 
@@ -93,14 +88,13 @@ def compared(result: Result, path: Path, before: Iterable[str] = ()) -> Iterator
         before: of the committed one, where the result took its place.
     """
     from headprune_lib.replication.claims.rules import CLAIMS
-    from headprune_lib.replication.measurements import half_of
 
     yield from (f"  here       {line}" for line in _said(result, path.parents[1]))
     committed = None if before else _committed(result, path)
     before = _said(committed, None) if committed else before
     yield from (f"  committed  {line}" for line in before)
-    half = half_of(result.key)
-    for claim in CLAIMS:
+    half = measurements.half_of(result.key)
+    for claim in CLAIMS.values():
         if claim.measurement == result.measurement and half in claim.halves:
             yield f"  paper      {claim.id}: {claim.paper_value}"
     yield f"  in         {short(path)}"
@@ -127,11 +121,9 @@ def _said(result: Result, root: Path | None) -> Iterator[str]:
 
 def _committed(result: Result, path: Path) -> Result | None:
     """The committed result of the same model and task, else the profile's own; not the same file."""
-    from headprune_lib.replication import measurements, store
     from headprune_lib.replication.measurements.obtaining import results_folder
-    from headprune_lib.replication.profiles import load_profile
 
-    profile = load_profile(result.profile)
+    profile = profiles.load_profile(result.profile)
     half, root = measurements.HALF_OF[measurements.half_of(result.key)], results_folder(profile)
     task = half.task(profile)
     usual = store.Key(result.measurement, task, half.model(profile, task))

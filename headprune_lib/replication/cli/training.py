@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,8 @@ from headprune_lib.replication.cli.options import (
     ProfileName,
     resumable,
 )
-
-if TYPE_CHECKING:
-    from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.lazy import encoders, profiles, translators
+from headprune_lib.replication.paths import models_root, trained_root
 
 
 @app.command(cls=WITH_FOLDERS, rich_help_panel=PANEL)
@@ -54,35 +53,26 @@ def train(
     """
     from headprune_lib.replication.measurements.base import HALVES
     from headprune_lib.replication.measurements.obtaining import check_task, load_for
-    from headprune_lib.replication.models.encoders import finetuned, recipe, weights_path
-    from headprune_lib.replication.paths import models_root, trained_root
-    from headprune_lib.replication.profiles import check_here, load_profile
     from headprune_lib.replication.store.files import check_writable
 
     with user_errors(), resumable():
         check_task(task, profile, HALVES)
-        translated = task in load_profile(profile).translators
+        translated = task in profiles.load_profile(profile).translators
         half = "translation" if translated else "encoder"
         options = {"data": data, "device": device}
         settings = load_for([half], profile, task, options, model=model)
-        check_here(settings)
+        profiles.check_here(settings)
         check_writable(trained_root(), *([models_root()] if publish else []))
         if translated:
-            _train_translator(settings, task, seed, retrain, publish)
+            seed = settings.trainings(task)[0] if seed is None else seed
+            named = settings.model_of(task)
+            paths = [translators.train(settings, task, seed, model=named, retrain=retrain)]
+            for path in translators.publish(settings, task, seed, named) if publish else paths:
+                typer.echo(short(path))
             return
         if publish:
             raise ValueError(f"--publish is for translation models; {settings.task} has none")
         for number in settings.seeds if seed is None else [seed]:
-            finetuned(settings, number, retrain=retrain)
-            typer.echo(short(weights_path(settings.model, recipe(settings, number))))
-
-
-def _train_translator(
-    settings: Profile, task: str, seed: int | None, retrain: bool, publish: bool
-) -> None:
-    from headprune_lib.replication.models import translators
-
-    seed, model = settings.trainings(task)[0] if seed is None else seed, settings.model_of(task)
-    folder = translators.train(settings, task, seed, model=model, retrain=retrain)
-    for path in translators.publish(settings, task, seed, model) if publish else [folder]:
-        typer.echo(short(path))
+            encoders.finetuned(settings, number, retrain=retrain)
+            recipe = encoders.recipe(settings, number)
+            typer.echo(short(encoders.weights_path(settings.model, recipe)))

@@ -10,22 +10,18 @@ import pandas as pd
 from IPython.display import HTML, Markdown
 from matplotlib.figure import Figure
 
-from headprune_lib.replication.claims import evidence
-from headprune_lib.replication.claims.verdict import Row
+from headprune_lib.replication.claims.evidence import judge
+from headprune_lib.replication.formatting import NOT_MEASURED, estimate, points, signed
 from headprune_lib.replication.pages.frames import frame, prunable_at
 from headprune_lib.replication.pages.page import collect, open_page, pick
 from headprune_lib.replication.pages.plots.style import NARROW, WIDE, style
 from headprune_lib.replication.pages.svg import as_svg, describe
 from headprune_lib.replication.pages.tables.markup import (
-    NOT_MEASURED,
     anchor,
     as_html,
-    estimate,
     judged_text,
     kept_text,
     number,
-    points,
-    signed,
 )
 from headprune_lib.replication.pages.tables.verdicts import again_table
 from headprune_lib.replication.store.results import Result
@@ -111,11 +107,6 @@ def show_figure(name: str, caption: str, draw: Callable[..., Figure], *what: Any
     return HTML(
         f'<figure class="paper-figure" id="{anchor(name)}">{"".join(pictures)}{words}</figure>'
     )
-
-
-def judge(result: Result, claim: str) -> Row:
-    """What our rule says of a result on a claim: ``word``, ``counts``, ``judged.power``."""
-    return next(row for row in evidence.rows_of(result) if row.claim == claim)
 
 
 def show_again(*results: Result) -> HTML:

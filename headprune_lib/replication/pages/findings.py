@@ -82,32 +82,21 @@ def write_findings() -> list[Path]:
         FileNotFoundError: there is no stored result to draw.
     """
     readme, figure = (project_root() / name for name in ("README.md", FIGURE))
-    before, after = around(readme.read_text("utf-8"), START, END, readme)
+    before, start, rest = readme.read_text("utf-8").partition(START)
+    _, end, after = rest.partition(END)
+    if not (start and end):
+        raise ValueError(
+            f"{readme} lacks the marks {START} and {END}; put them where the text goes"
+        )
     curve = shown_curve()
     with style():
         picture = plots.as_png(plots.figure3b(curve))
-    files = {readme: f"{before}\n{findings(curve)}\n{after}".encode(), figure: picture}
+    files = {readme: f"{before}{START}\n{findings(curve)}\n{END}{after}".encode(), figure: picture}
     if orders := collect(measurements.found("which_first")):
         for name, content in leaderboard_files(orders).items():
             files[project_root() / name] = content
     replace_files(files)
     return list(files)
-
-
-def around(text: str, start: str, end: str, path: Path) -> tuple[str, str]:
-    """The text of a file up to its first mark and from its second one on, both with the marks.
-
-    Args:
-        path: of the file, for an error's message.
-
-    Raises:
-        ValueError: it lacks a mark.
-    """
-    before, first, rest = text.partition(start)
-    _, second, after = rest.partition(end)
-    if not (first and second):
-        raise ValueError(f"{path} lacks the marks {start} and {end}; put them where the text goes")
-    return before + first, second + after
 
 
 LEADERBOARD = "book/static/leaderboard"

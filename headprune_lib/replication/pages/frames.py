@@ -75,9 +75,8 @@ def _at(step: int, curve: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[st
     A language model's interval is of its perplexity, and what it keeps is in the curve itself.
     """
     if "perplexity" in curve:
-        named = {"perplexity": "perplexity", "perplexity_interval": "interval"}
-        named |= {"kept": "kept", "kept_interval": "kept_interval"}
-        columns = {name: curve[field] for name, field in named.items()}
+        columns = {"perplexity": curve["perplexity"], "perplexity_interval": curve["interval"]}
+        columns |= {"kept": curve["kept"], "kept_interval": curve["kept_interval"]}
     else:
         columns = {"interval": curve["interval"]} if "interval" in curve else {}
         columns |= {"kept": kept["kept"], "kept_interval": kept["interval"]} if kept else {}

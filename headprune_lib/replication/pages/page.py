@@ -181,25 +181,18 @@ class Page:
             for label, result in self.found(name).items()
             if name_of(result.measurement, measurements.half_of(result.key), result.task) == name
         }
-        asked_for = self._own_of([name])
-        return dict(
-            sorted(
-                shown.items(),
-                key=lambda item: not any(_same(item[1], result) for result in asked_for),
-            )
-        )
+        return dict(sorted(shown.items(), key=lambda item: not self._is_own(item[1], [name])))
 
     def others(self, *names: str) -> dict[str, Result]:
         """Name -> stored result of every model and task but those that the page has asked for."""
-        asked_for = self._own_of(names)
-        return collect(
-            stored
-            for stored in measurements.found(*names, root=self.folder)
-            if not any(_same(stored, result) for result in asked_for)
-        )
+        found = measurements.found(*names, root=self.folder)
+        return collect(stored for stored in found if not self._is_own(stored, names))
 
     def _own_of(self, names: Iterable[str]) -> list[Result]:
         return [result for name, result in self._own if name in names]
+
+    def _is_own(self, stored: Result, names: Iterable[str]) -> bool:
+        return any(_same(stored, result) for result in self._own_of(names))
 
 
 def collect(stored: Iterable[Result], own: Iterable[Result] = ()) -> dict[str, Result]:
@@ -225,8 +218,8 @@ def pick(shown: Mapping[str, Result], model: str, task: str) -> Result | None:
 
 def _same(one: Result, two: Result) -> bool:
     """Whether two results of one measurement are one, which their signatures tell."""
-    return one.key == two.key and _digests(one) == _digests(two)
-
-
-def _digests(result: Result) -> dict[str, str]:
-    return {name: part.signature["digest"] for name, part in result.parts.items()}
+    first, second = (
+        {name: part.signature["digest"] for name, part in result.parts.items()}
+        for result in (one, two)
+    )
+    return one.key == two.key and first == second

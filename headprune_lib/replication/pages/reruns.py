@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import json
 import re
 import sys
@@ -24,15 +25,10 @@ def name_of_rerun(folder: Path, stem: str, parameters: Mapping[str, Any]) -> Pat
 
     A run with the same parameters takes the place of the one before; no other file is overwritten.
     """
-    number = 1
-    while True:
-        middle = "" if number == 1 else f"-{number}"
-        path = folder / f"{stem}{middle}-run.ipynb"
-        if not path.exists() or _parameters_of(path) == json.dumps(
-            dict(parameters), sort_keys=True
-        ):
-            return path
-        number += 1
+    asked = json.dumps(dict(parameters), sort_keys=True)
+    names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+    paths = (folder / f"{name}-run.ipynb" for name in names)
+    return next(path for path in paths if not path.exists() or _parameters_of(path) == asked)
 
 
 def _parameters_of(path: Path) -> str | None:
@@ -119,20 +115,17 @@ def _parts(cell: nbformat.NotebookNode, rendered: Any) -> Iterator[str]:
         yield rendered(cell.source)
         return
     yield f"<details><summary>code</summary><pre>{html.escape(cell.source)}</pre></details>"
+    shown = {  # of an output the first of these
+        "text/html": str,
+        "image/svg+xml": str,
+        "image/png": '<img src="data:image/png;base64,{}" alt="">'.format,
+        "text/markdown": rendered,
+        "text/plain": lambda text: f"<pre>{html.escape(text)}</pre>",
+    }
     for output in cell.get("outputs", ()):
-        data = output.get("data", {})
-        if output.output_type == "stream":
-            yield f"<pre>{html.escape(output.text)}</pre>"
-        elif "text/html" in data:
-            yield data["text/html"]
-        elif "image/svg+xml" in data:
-            yield data["image/svg+xml"]
-        elif "image/png" in data:
-            yield f'<img src="data:image/png;base64,{data["image/png"]}" alt="">'
-        elif "text/markdown" in data:
-            yield rendered(data["text/markdown"])
-        elif "text/plain" in data:
-            yield f"<pre>{html.escape(data['text/plain'])}</pre>"
+        is_printed = output.output_type == "stream"
+        data = {"text/plain": output.text} if is_printed else output.get("data", {})
+        yield next((shown[kind](data[kind]) for kind in shown if kind in data), "")
 
 
 def open_copy(notebook: Path, folder: Path) -> tuple[Path, list[str]]:

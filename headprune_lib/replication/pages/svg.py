@@ -16,8 +16,8 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from headprune_lib.replication.formatting import with_minus
 from headprune_lib.replication.pages.plots.style import NAME, TOLD_AT, css_colour
-from headprune_lib.replication.pages.tables.markup import with_minus
 
 _ID = re.compile(r'\bid="([^"]+)"')
 _REFERENCE = re.compile(r'(url\(#|href="#)([^")]+)')

@@ -15,7 +15,7 @@ from headprune_lib.replication.store import Key
 
 def test_without_results_nothing_was_run(tmp_path):
     judged = evidence.all_verdicts(tmp_path)
-    assert [v.claim for v in judged] == [c.id for c in CLAIMS] == [f"C{i}" for i in range(1, 9)]
+    assert [v.claim for v in judged] == [*CLAIMS] == [f"C{i}" for i in range(1, 9)]
     assert {v.word for v in judged} == {"not run"}
     assert judged[0].rows[0].name == "figure1b" and len(judged[2].others) == 8
 

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.claims.questions import DELTA_NATS, above_chance
+from headprune_lib.replication.formatting import with_minus
 from headprune_lib.replication.measurements.language_curve import PER_GROUP, WHOLE_GROUPS
 from headprune_lib.replication.measurements.recovery import NO_ORDER
 from headprune_lib.replication.pages.plots.style import (
@@ -30,17 +31,7 @@ from headprune_lib.replication.pages.plots.style import (
     weight,
 )
 from headprune_lib.replication.pages.tables.beyond import Grid
-from headprune_lib.replication.pages.tables.markup import with_minus
 from headprune_lib.replication.titles import order_title
-
-__all__ = [
-    "added_by_head",
-    "areas_of_orders",
-    "before_and_after",
-    "kept_by_model",
-    "perplexity_along",
-    "same_heads",
-]
 
 
 def same_heads(panels: list[tuple[str, Grid, Grid]], layout: Layout = WIDE) -> Figure:
@@ -176,9 +167,7 @@ def before_and_after(
                     where = np.full(len(dots), 100 * share)
                     axes.plot(where, dots, ".", color=look.colour, alpha=0.6)
         axes.set(title=title, xlabel="heads removed (%)", xticks=range(0, 61, 20))
-    for axes in places[:: min(layout.columns, len(places))]:
-        axes.set_ylabel("BLEU" if metric == "BLEU" else f"{metric} (%)")
-    return below(figure, layout)
+    return below(figure, layout, ylabel="BLEU" if metric == "BLEU" else f"{metric} (%)")
 
 
 def _along(
@@ -225,9 +214,7 @@ def perplexity_along(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure
         axes.set_yticks(_TICKS, [f"{tick:,}" for tick in _TICKS])
         axes.minorticks_off()
         axes.set_ylim(0.85 * least, 1.3 * most)
-    for axes in panels[:: min(layout.columns, len(panels))]:
-        axes.set_ylabel("perplexity (log scale)")
-    return below(figure, layout)
+    return below(figure, layout, ylabel="perplexity (log scale)")
 
 
 def added_by_head(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,9 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headprune_lib.replication.claims.rules import share_judged
+from headprune_lib.replication.formatting import NOT_MEASURED
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.along_training import translating
-from headprune_lib.replication.pages.frames import step_at
+from headprune_lib.replication.pages.frames import frame, step_at
 from headprune_lib.replication.pages.plots.style import (
     BLACK,
     BLUE,
@@ -27,7 +27,7 @@ from headprune_lib.replication.pages.plots.style import (
     WIDE,
     Layout,
     below,
-    layer_changes,
+    estimates,
     looks,
     mark,
     pruning_axes,
@@ -35,7 +35,7 @@ from headprune_lib.replication.pages.plots.style import (
     weight,
     within,
 )
-from headprune_lib.replication.pages.tables.markup import NOT_MEASURED, shown_orders
+from headprune_lib.replication.pages.tables.markup import shown_orders
 from headprune_lib.replication.paper import ARTIFACTS
 from headprune_lib.replication.published import (
     bert_curve,
@@ -47,16 +47,6 @@ from headprune_lib.replication.published import (
 )
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
-
-__all__ = [
-    "figure3b",
-    "figure5",
-    "figure6",
-    "layers_tasks",
-    "orders",
-]
-
-ACCURACY_CHANGE = "change of accuracy (points)"
 
 
 def figure3b(curve: Result, layout: Layout = WIDE) -> Figure:
@@ -128,22 +118,26 @@ def layers_tasks(table6: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
     """
     published = paper("table6")["delta_accuracy_percent"]
     layers = np.arange(1, len(published) + 1)
-    drawn = {
-        name: result
-        for name, result in table6.items()
-        if len(result.values["layers"]) == len(layers)
-    }
+    drawn = {name: table for name, table in table6.items() if len(frame(table)) == len(layers)}
     figure, (axes,) = layout.panels(1, 280)
     within(axes, -1, 0, "a loss of at most 1 point")
-    for position, ((name, result), colour) in enumerate(
-        zip(drawn.items(), itertools.cycle(_APART))
-    ):
-        shift, form = 0.17 * (position - len(drawn) / 2), mark(result.model)
-        layer_changes(axes, result.values["layers"], 100, shift, form, color=colour, label=name)
+    for position, (name, table) in enumerate(drawn.items()):
+        rows = frame(table)
+        estimates(
+            axes,
+            rows["layer"] + 1 + 0.17 * (position - len(drawn) / 2),
+            rows["delta"],
+            rows[["interval_low", "interval_high"]],
+            mark(table.model),
+            scale=100,
+            told_at=rows["layer"] + 1,
+            color=_APART[position % len(_APART)],
+            label=name,
+        )
     x = layers + 0.17 * len(drawn) / 2
     axes.plot(x, published, "D", color=GREEN, markersize=5, label="the paper")
     axes.axhline(0, color=BLACK, linewidth=1)
-    axes.set(xlabel="layer", ylabel=ACCURACY_CHANGE, xticks=layers)
+    axes.set(xlabel="layer", ylabel="change of accuracy (points)", xticks=layers)
     return below(figure, layout)
 
 
@@ -230,9 +224,7 @@ def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
             axes.plot(list(kept), y, f"{form}-", color=colour, markersize=5, label=label)
         axes.axhspan(low, high, color=GREEN, alpha=0.3, linewidth=0, label="the paper")
         axes.set(xlabel="epoch", title=name.replace(", ", ",\n"), ylim=(0, 115), xlim=(0, None))
-    for axes in places[:: layout.columns]:
-        axes.set(ylabel="BLEU kept (%)")
-    return below(figure, layout, columns=3)
+    return below(figure, layout, columns=3, ylabel="BLEU kept (%)")
 
 
 def _kept_by_epoch(values: Mapping[str, Any], step: int) -> dict[float, float]:

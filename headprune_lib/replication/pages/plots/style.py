@@ -27,37 +27,9 @@ from PIL import Image
 
 from headprune_lib.cli.criteria import known_criteria
 from headprune_lib.replication.criteria import shown
+from headprune_lib.replication.formatting import estimate, signed
 from headprune_lib.replication.order_names import parse_part
-from headprune_lib.replication.pages.tables.markup import estimate, signed
 from headprune_lib.replication.titles import order_title
-
-__all__ = [
-    "BLACK",
-    "BLUE",
-    "BROWN",
-    "GREEN",
-    "GREY",
-    "NARROW",
-    "ORANGE",
-    "PINK",
-    "PURPLE",
-    "RED",
-    "SERIES",
-    "WIDE",
-    "Layout",
-    "as_png",
-    "below",
-    "dots",
-    "estimates",
-    "histogram",
-    "layer_changes",
-    "mark",
-    "name",
-    "panels",
-    "pruning_axes",
-    "pruning_curve",
-    "within",
-]
 
 COLOURS = {
     "blue": "#124bba",
@@ -155,16 +127,21 @@ _RC = {
 
 @contextmanager
 def style() -> Iterator[None]:
+    """Inside, figures are drawn as pages show them."""
     with sns.axes_style("whitegrid"), plt.rc_context(_RC):
         yield
 
 
-def below(figure: Figure, layout: Layout, columns: int = 2) -> Figure:
+def below(figure: Figure, layout: Layout, columns: int = 2, ylabel: str = "") -> Figure:
     """The figure with each series named beside it, and one legend under all panels for the rest.
 
     Args:
         columns: of the legend, where they fit.
+        ylabel: of the panels, where they have one in common: the first of each row says it.
     """
+    if ylabel:
+        for axes in figure.axes[:: min(layout.columns, len(figure.axes))]:
+            axes.set_ylabel(ylabel)
     figure.tight_layout()
     named, shown = name_series(figure), {}
     for axes in figure.axes:
@@ -328,27 +305,6 @@ def estimates(
     container = axes.errorbar(x, y, np.abs(ends - y), fmt=form, capsize=3, markersize=5, **kwargs)
     if told_at is not None:
         TOLD_AT[container[0]] = np.asarray(told_at, float)
-
-
-def layer_changes(
-    axes: Axes,
-    rows: Sequence[Mapping[str, Any]],
-    scale: float,
-    shift: float,
-    form: str = "o",
-    **kwargs: Any,
-) -> None:
-    """The change of the score with each layer reduced to one head, times ``scale``, beside its number."""
-    estimates(
-        axes,
-        np.array([row["layer"] + 1 + shift for row in rows]),
-        [row["delta"] for row in rows],
-        [row["interval"] for row in rows],
-        form,
-        scale=scale,
-        told_at=[row["layer"] + 1 for row in rows],
-        **kwargs,
-    )
 
 
 def dots(

@@ -26,7 +26,6 @@ _HEADINGS: dict[Word, str] = {
     "not run": "Not run",
 }
 _MODELS = {"encoder": "encoder", "translation": "translator"}
-_SHORT = {claim.id: claim.short for claim in CLAIMS}
 # What the paper ran itself: how it is called here, model -> name and task -> name.
 _PAPER_MODELS = {"bert-base": "BERT-base"}
 _PAPER_TASKS = {"mnli": "MNLI", "wmt": "WMT14", "iwslt": "IWSLT14"}
@@ -34,9 +33,9 @@ _PAPER_TASKS = {"mnli": "MNLI", "wmt": "WMT14", "iwslt": "IWSLT14"}
 
 def title(verdicts: Sequence[Verdict]) -> str:
     """The front page's title, such as "Four of eight claims replicate"."""
-    replicating = sum(verdict.word == "replicates" for verdict in verdicts)
-    verb = "replicates" if replicating == 1 else "replicate"
-    return f"{_number(replicating).capitalize()} of {_number(len(verdicts))} claims {verb}"
+    n = sum(verdict.word == "replicates" for verdict in verdicts)
+    verb = "replicates" if n == 1 else "replicate"
+    return f"{_number(n).capitalize()} of {_number(len(verdicts))} claims {verb}"
 
 
 def answer(verdicts: Iterable[Verdict]) -> str:
@@ -98,7 +97,7 @@ def _claims(verdicts: Sequence[Verdict]) -> str:
     sentences = []
     for word, heading in _HEADINGS.items():
         claims = [
-            f"{_SHORT[verdict.claim]} ({verdict.claim})"
+            f"{CLAIMS[verdict.claim].short} ({verdict.claim})"
             for verdict in verdicts
             if verdict.word == word
         ]
@@ -116,23 +115,24 @@ def how_sure(verdicts: Iterable[Verdict], results: Sequence[Result]) -> tuple[st
     return _models(results), _trainings(verdicts), _not_run(results)
 
 
-def heads_by_model(results: Iterable[Result]) -> dict[str, int]:
+def _heads_by_model(results: Iterable[Result]) -> dict[str, int]:
     """Encoder, or pair of languages and layout of a translator -> its number of heads."""
     n_heads = {}
     for result in results:
         order = result.parts.get("importance") and result.parts["importance"].raw.get("order")
         if order is not None:
-            name = spelled(result.model)
-            if half_of(result.key) == "translation":
-                name = f"{result.task}, {result.model}"
+            translates = half_of(result.key) == "translation"
+            name = f"{result.task}, {result.model}" if translates else spelled(result.model)
             n_heads[name] = int(order.shape[1])
     return n_heads
 
 
 def _models(results: Sequence[Result]) -> str:
     known = [result for result in results if result.measurement == "pruning_curve"]
-    encoders = heads_by_model(result for result in known if half_of(result.key) == "encoder")
-    translators = heads_by_model(result for result in known if half_of(result.key) == "translation")
+    encoders, translators = (
+        _heads_by_model(result for result in known if half_of(result.key) == half)
+        for half in _MODELS
+    )
     parts = []
     if encoders:
         each = [f"{name} ({heads} heads)" for name, heads in encoders.items()]
@@ -148,7 +148,7 @@ def _models(results: Sequence[Result]) -> str:
 
 
 def _trainings(verdicts: Iterable[Verdict]) -> str:
-    rows = [row for verdict in verdicts for row in verdict.rows if row.word != "not run"]
+    rows = [row for verdict in verdicts for row in verdict.measured]
     counts = Counter(row.judged.trainings for row in rows)
     more = [trainings for trainings in counts if trainings > 1]
     sentence = f"{counts[1]} of the {len(rows)} results rest on a single training of their model"

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from headprune_lib.replication.claims.others import WHO
 from headprune_lib.replication.claims.rules import CLAIMS, Claim
 from headprune_lib.replication.claims.verdict import Estimate, Row, Verdict
-from headprune_lib.replication.pages.site.summary import counted, formatted
+from headprune_lib.replication.formatting import formatted
+from headprune_lib.replication.pages.site.summary import counted
 from headprune_lib.replication.pages.tables.markup import verdict_html
 from headprune_lib.replication.pages.tables.verdicts import criterion_met, where
 
@@ -19,22 +20,21 @@ _MET = {True: "met", False: "not met", None: "not readable"}
 
 def cards_html(verdicts: Iterable[Verdict]) -> str:
     """All cards."""
-    claims = {claim.id: claim for claim in CLAIMS}
-    return "\n".join(card_html(claims[verdict.claim], verdict) for verdict in verdicts)
+    return "\n".join(card_html(CLAIMS[verdict.claim], verdict) for verdict in verdicts)
 
 
 def card_html(claim: Claim, verdict: Verdict) -> str:
     """One card; its anchor is ``claim-c1`` for C1, that of a row see :func:`row_anchor`."""
     name, (page, artifact) = claim.id.lower(), claim.page
-    rows = [row for row in verdict.rows if row.word != "not run"]
+    rows = [*verdict.measured, *verdict.others]
     evidence = _text(f"{counted(verdict)}. The paper's criterion: {criterion_met(verdict)}.")
     return f"""<article class="claim" id="claim-{name}" aria-labelledby="claim-{name}-title">
 <h2 id="claim-{name}-title"><span class="claim-id">{claim.id}</span> {_text(claim.title)}</h2>
 <p><strong>Our rule: {verdict_html(verdict.word)}.</strong> {evidence}</p>
 <p><strong>The paper.</strong> {_text(claim.paper_value)}</p>
-{_plot(claim, [*rows, *verdict.others])}
+{_plot(claim, rows)}
 <p><a href="../{page}.html#{artifact}">How it was measured: the paper's §{claim.section}</a></p>
-{_evidence(claim, [*rows, *verdict.others])}
+{_evidence(claim, rows)}
 </article>"""
 
 
@@ -62,11 +62,8 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
         if mark.interval:
             number += " [{}, {}]".format(*(formatted(form, end) for end in ends))
         name = _dot_name(row.setting, mark.label)
-        dot = (
-            "dot"
-            if low <= mark.value <= high
-            else f"dot beyond {'left' if mark.value < low else 'right'}"
-        )
+        side = "left" if mark.value < low else "right"
+        dot = "dot" if low <= mark.value <= high else f"dot beyond {side}"
         lines.append(
             f'<li class="{_kind(row)}"><span class="name">{_text(name)}</span>'
             f'<span class="track" aria-hidden="true"><i class="bound" style="left:{place(mark.bound)}%"></i>'

@@ -75,7 +75,17 @@ def _entry(result: Result) -> dict[str, Any]:
         "shares": shares,
         "removed": [n_cut(n, share) for share in shares],
         "paper": _paper(result),
-        "orders": list((_compared if compared else _curves)(result, scale, kinds)),
+        "orders": [
+            {
+                "name": name,
+                "title": order_title(name),
+                "mean": [round(scale * score, 3) for score in mean],
+                "interval": ends and [[round(scale * end, 3) for end in pair] for pair in ends],
+                "trainings": trainings,
+                "heads": _numbers(heads_that_go(result, part), kinds),
+            }
+            for name, part, mean, ends, trainings in (_compared if compared else _curves)(result)
+        ],
     }
 
 
@@ -103,41 +113,26 @@ def _grids(result: Result) -> list[tuple[str, int, int]]:
     return grids
 
 
-def _curves(
-    result: Result, scale: float, kinds: list[tuple[str, int, int]]
-) -> Iterator[dict[str, Any]]:
+_Order = tuple[str, str, list[float], list[list[float]] | None, int]
+"""Name, the part that shows its heads, scores, their intervals, and number of trainings."""
+
+
+def _curves(result: Result) -> Iterator[_Order]:
     """The orders of a pruning curve."""
     for name in shown_orders(result.values):
         curve = result.values["curves"][name]
         part = "importance" if name == "importance main" else name
-        ends = [[round(scale * end, 3) for end in pair] for pair in curve["interval"]]
-        yield {
-            "name": name,
-            "title": order_title(name),
-            "mean": [round(scale * score, 3) for score in curve["mean"]],
-            "interval": ends,
-            "trainings": len(curve["runs"]),
-            "heads": _numbers(heads_that_go(result, part), kinds),
-        }
+        yield name, part, curve["mean"], curve["interval"], len(curve["runs"])
 
 
-def _compared(
-    result: Result, scale: float, kinds: list[tuple[str, int, int]]
-) -> Iterator[dict[str, Any]]:
+def _compared(result: Result) -> Iterator[_Order]:
     """The orders that are compared, but for controls, which are followed to half of the heads."""
     for name, order in result.values["orders"].items():
         if len(order["score"]) < len(result.values["shares"]):
             continue
         part = _part_shown(result, name)
         draws = result.parts[part].raw["order"] if name == "random" else order["trainings"]
-        yield {
-            "name": name,
-            "title": order_title(name),
-            "mean": [round(scale * score, 3) for score in order["score"]],
-            "interval": None,
-            "trainings": len(draws),
-            "heads": _numbers(heads_that_go(result, part), kinds),
-        }
+        yield name, part, order["score"], None, len(draws)
 
 
 def _part_shown(result: Result, order: str) -> str:

@@ -13,8 +13,9 @@ import pandas as pd
 from headprune_lib.replication.bounds import ALPHA
 from headprune_lib.replication.claims.rules import CLAIMS, UNTRAINED, Claim
 from headprune_lib.replication.claims.verdict import Row, Verdict
+from headprune_lib.replication.formatting import formatted
 from headprune_lib.replication.pages.tables.beyond import grid
-from headprune_lib.replication.pages.tables.markup import verdict_html, with_minus
+from headprune_lib.replication.pages.tables.markup import verdict_html
 from headprune_lib.replication.pages.tables.verdicts import criterion_met
 from headprune_lib.replication.store.heads import KINDS
 
@@ -27,7 +28,6 @@ COLUMNS = (
     "how sure",
 )
 
-_CLAIMS = {claim.id: claim for claim in CLAIMS}
 _HALVES = {"encoder": "encoders", "translation": "translators"}
 _LAB = "Silent-Zebra"  # who published what each head of the paper's models does
 _VERBS = {
@@ -42,9 +42,9 @@ def summary_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
     """One row a claim, in plain words."""
     rows = []
     for verdict in verdicts:
-        claim = _CLAIMS[verdict.claim]
-        cells = (claim.title, claim.paper_value, by_others(verdict), ours(verdict), verdict.word)
-        rows.append((f"{claim.id} {cells[0]}", *cells[1:], how_sure(verdict)))
+        claim = CLAIMS[verdict.claim]
+        cells = (claim.paper_value, by_others(verdict), ours(verdict), verdict.word)
+        rows.append((f"{claim.id} {claim.title}", *cells, how_sure(verdict)))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -52,7 +52,7 @@ def summary_html(verdicts: Sequence[Verdict], cards: str) -> str:
     """The table for the front page; each claim is a link to its card on the page ``cards``."""
     lines = []
     for verdict, row in zip(verdicts, summary_table(verdicts).to_numpy().tolist(), strict=True):
-        title = html.escape(row[0].removeprefix(f"{verdict.claim} "), quote=False)
+        title = html.escape(CLAIMS[verdict.claim].title, quote=False)
         link = f'<a href="{cards}#claim-{verdict.claim.lower()}">{verdict.claim}. {title}</a>'
         texts = [_in_lines(cell) for cell in row[1:]]
         texts[COLUMNS.index("verdict") - 1] = verdict_html(verdict.word)
@@ -80,7 +80,7 @@ def ours(verdict: Verdict) -> str:
 
     What is of no trained model stands apart.
     """
-    claim, measured = _CLAIMS[verdict.claim], [row for row in verdict.rows if row.word != "not run"]
+    claim, measured = CLAIMS[verdict.claim], verdict.measured
     untrained = [row for row in measured if row.judged.aside == UNTRAINED]
     trained = [row for row in measured if row not in untrained]
     of_counted, of_all = (_ranges(claim, rows) for rows in (verdict.counted or trained, trained))
@@ -97,7 +97,7 @@ def by_others(verdict: Verdict) -> str:
     if not shown:
         sentences = [f"{row.setting}: {row.judged.measured}" for row in verdict.others]
         return " ".join(sentences) or "not measured"
-    form = _CLAIMS[verdict.claim].shown[1]
+    form = CLAIMS[verdict.claim].shown[1]
     return ", ".join(
         f"{formatted(form, estimate.value)} ({', '.join(filter(None, (row.setting, estimate.label)))})"
         for row in shown
@@ -105,30 +105,18 @@ def by_others(verdict: Verdict) -> str:
     )
 
 
-def formatted(form: str, value: float) -> str:
-    """A number with a minus sign, and zero without any.
-
-    >>> formatted("{:+.1f}", -0.26), formatted("{:+.1f}", -0.01)
-    ('−0.3', '0.0')
-    """
-    text = with_minus(form.format(value))
-    return text if re.search("[1-9]", text) else text.lstrip("−+")
-
-
 def how_sure(verdict: Verdict) -> str:
     """How many results count, and on how many models and trainings they rest."""
-    measured = [row for row in verdict.rows if row.word != "not run"]
-    if not measured:
+    if not verdict.measured:
         return "not measured"
-    sure = f"{counted(verdict)}. Measured on {measured_on(measured)}."
+    sure = f"{counted(verdict)}. Measured on {measured_on(verdict.measured)}."
     return f"{sure} Paper's criterion: {criterion_met(verdict)}."
 
 
 def counted(verdict: Verdict) -> str:
     """How many of the results that were measured count, and what they say."""
     words = Counter(row.word for row in verdict.counted)
-    measured = sum(row.word != "not run" for row in verdict.rows)
-    text = f"{words.total()} of {measured} results count"
+    text = f"{words.total()} of {len(verdict.measured)} results count"
     each = ", ".join(f"{number} {_VERBS[word]}" for word, number in words.items())
     return f"{text}: {each}" if each else text
 

@@ -4,4 +4,3 @@ from headprune_lib.replication.pages.tables.beyond import *
 from headprune_lib.replication.pages.tables.markup import *
 from headprune_lib.replication.pages.tables.paper import *
 from headprune_lib.replication.pages.tables.verdicts import *
-from headprune_lib.replication.published import *

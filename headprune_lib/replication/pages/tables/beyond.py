@@ -19,16 +19,11 @@ from headprune_lib.replication.claims import questions
 from headprune_lib.replication.claims.questions import Contrast, above_chance
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import whole_task
+from headprune_lib.replication.formatting import estimate, p_text, points, signed
 from headprune_lib.replication.lazy import scoring, selection, torch
 from headprune_lib.replication.measurements import scores
 from headprune_lib.replication.pages.frames import raw_importance
-from headprune_lib.replication.pages.tables.markup import (
-    estimate,
-    kept_text,
-    p_text,
-    points,
-    signed,
-)
+from headprune_lib.replication.pages.tables.markup import kept_text
 from headprune_lib.replication.published import (
     independent_grids,
     masked_tasks,
@@ -39,25 +34,6 @@ from headprune_lib.replication.published import (
 from headprune_lib.replication.store.heads import KINDS
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import order_title, spelled
-
-__all__ = [
-    "agreement_tasks_table",
-    "alike",
-    "alike_by_others",
-    "between_trainings",
-    "contrasts_table",
-    "correlated_twice",
-    "grid",
-    "language_answers",
-    "layers_again_table",
-    "leads_table",
-    "measured_twice",
-    "others_board",
-    "pairs_of_tasks",
-    "passes_of_criteria",
-    "published_wmt",
-    "recovery_table",
-]
 
 
 @dataclass(frozen=True)
@@ -117,47 +93,34 @@ def measured_twice() -> list[tuple[str, Grid, Grid]]:
 
 def correlated_twice() -> pd.DataFrame:
     """One row a pair of :func:`measured_twice`, with both correlations of the effects over heads."""
-    return pd.DataFrame(
-        [
+    rows = []
+    for differs, first, second in measured_twice():
+        effects = first.values.ravel(), second.values.ravel()
+        rows.append(
             {
                 "what differs": differs,
                 "text": ", ".join(dict.fromkeys((first.task, second.task))),
                 "kind": first.kind,
-                "Pearson r": stats.correlation(
-                    first.values.ravel(), second.values.ravel(), "pearson"
-                ),
-                "Spearman": stats.correlation(
-                    first.values.ravel(), second.values.ravel(), "spearman"
-                ),
+                "Pearson r": stats.correlation(*effects, "pearson"),
+                "Spearman": stats.correlation(*effects, "spearman"),
             }
-            for differs, first, second in measured_twice()
-        ]
-    )
+        )
+    return pd.DataFrame(rows)
 
 
 def layers_again_table() -> pd.DataFrame:
     """Each layer's best head alone, in the paper and again by others: change of the score."""
-    settings = [
-        ("BERT, MNLI (points)", "MNLI", "self", 100, paper("table3")["delta_accuracy_percent"])
-    ]
+    bert, wmt = paper("table3")["delta_accuracy_percent"], paper("table2")
+    settings = [("BERT, MNLI (points)", "MNLI", "self", 100, bert)]
     settings += [
-        ("WMT en-fr (BLEU)", "WMT en-fr", kind, 1, paper("table2")[kind]["delta_bleu"])
-        for kind in KINDS
+        ("WMT en-fr (BLEU)", "WMT en-fr", kind, 1, wmt[kind]["delta_bleu"]) for kind in KINDS
     ]
     rows = []
     for model, task, kind, scale, published in settings:
         again = scale * grid("Silent-Zebra", task, "all_but_one", kind).values.max(1)
-        rows += [
-            {
-                "model": model,
-                "kind": kind,
-                "layer": layer,
-                "the paper": f"{theirs:+.2f}",
-                "again": f"{best:+.2f}",
-            }
-            for layer, (theirs, best) in enumerate(zip(published, again, strict=True), 1)
-        ]
-    return pd.DataFrame(rows)
+        for layer, (theirs, best) in enumerate(zip(published, again, strict=True), 1):
+            rows.append((model, kind, layer, f"{theirs:+.2f}", f"{best:+.2f}"))
+    return pd.DataFrame(rows, columns=["model", "kind", "layer", "the paper", "again"])
 
 
 @dataclass(frozen=True)
@@ -214,14 +177,9 @@ def alike_by_others() -> pd.DataFrame:
 def others_board() -> pd.DataFrame:
     """One row an order of a laboratory, a column a task: the share kept, most on the first task first."""
     kept: dict[tuple[str, str], dict[str, str]] = {}
-    for published in sorted(
-        published_orders(), key=lambda published: (published.task, -published.area)
-    ):
-        cells = kept.setdefault(
-            (published.order, published.who),
-            {"order": published.order, "measured by": published.who},
-        )
-        cells[spelled(published.task)] = f"{published.area:.1%}"
+    for one in sorted(published_orders(), key=lambda one: (one.task, -one.area)):
+        row = {"order": one.order, "measured by": one.who}
+        kept.setdefault((one.order, one.who), row)[spelled(one.task)] = f"{one.area:.1%}"
     return pd.DataFrame(kept.values()).fillna("")
 
 
@@ -364,23 +322,14 @@ def between_trainings(order: str, stability: Result, agreement: Result | None) -
 
     Of importance other results hold the scores of all fine-tunings.
     """
-    agreement_stored = stability.values["criteria"][order]["mean_trainings"]
-    if (
-        agreement_stored is not None
-        or agreement is None
-        or order not in ("importance", scores.PLAIN)
-    ):
-        return agreement_stored
+    stored = stability.values["criteria"][order]["mean_trainings"]
+    if stored is not None or agreement is None or order not in ("importance", scores.PLAIN):
+        return stored
     if order == "importance":
         return agreement.values["mean_spearman"]
     flat = agreement.raw["scores"].reshape(len(agreement.raw["scores"]), -1)
     pairs = [scipy.stats.spearmanr(*pair).statistic for pair in itertools.combinations(flat, 2)]
     return float(np.mean(pairs)) if pairs else None
-
-
-_WHEN = ("before", "after")
-_UNITS = {"accuracy": "points", "BLEU": "BLEU"}
-"""Of a lead, by the metric of the result."""
 
 
 def leads_table(values: Mapping[str, Any], metric: str = "accuracy") -> pd.DataFrame:
@@ -390,6 +339,7 @@ def leads_table(values: Mapping[str, Any], metric: str = "accuracy") -> pd.DataF
         values: those of ``recovery``.
         metric: of that result.
     """
+    unit = {"accuracy": "points", "BLEU": "BLEU"}[metric]
     return pd.DataFrame(
         [
             {
@@ -397,10 +347,10 @@ def leads_table(values: Mapping[str, Any], metric: str = "accuracy") -> pd.DataF
                 "removed": f"{lead['share']:.0%}",
                 "trained": lead["way"],
                 **{
-                    f"lead {when} ({_UNITS[metric]})": points(
+                    f"lead {when} ({unit})": points(
                         lead[when]["difference"], lead[when]["interval"]
                     )
-                    for when in _WHEN
+                    for when in ("before", "after")
                 },
                 "loss minus random's, after (nats)": signed(
                     lead["loss_after"]["difference"], lead["loss_after"]["interval"], ".3f"
@@ -418,27 +368,16 @@ def language_answers(curves: Mapping[str, Result], heads: Mapping[str, Result]) 
         curves: name -> result of ``language_curve``; heads: of ``language_heads``.
     """
     rows = []
+    question = f"{questions.LANGUAGE_SHARE:.0%} of the heads together, in the paper's order"
     for result in curves.values():
         together = questions.redundancy(result.values)
-        rows.append(
-            {
-                "question": f"{questions.LANGUAGE_SHARE:.0%} of the heads together, in the paper's order",
-                "text": spelled(result.task),
-                "found": f"{kept_text({'kept': together.kept, 'interval': together.interval})} kept",
-                "the paper's redundancy": together.answer,
-            }
-        )
+        kept = kept_text({"kept": together.kept, "interval": together.interval})
+        rows.append((question, spelled(result.task), f"{kept} kept", together.answer))
     for result in heads.values():
         alone = questions.single_heads(result.values)
-        rows.append(
-            {
-                "question": "one head at a time",
-                "text": spelled(result.task),
-                "found": f"{alone.removable} of {alone.heads} removable, {alone.needed} needed",
-                "the paper's redundancy": alone.answer,
-            }
-        )
-    return pd.DataFrame(rows)
+        found = f"{alone.removable} of {alone.heads} removable, {alone.needed} needed"
+        rows.append(("one head at a time", spelled(result.task), found, alone.answer))
+    return pd.DataFrame(rows, columns=["question", "text", "found", "the paper's redundancy"])
 
 
 def recovery_table(found: Mapping[str, Result]) -> pd.DataFrame:

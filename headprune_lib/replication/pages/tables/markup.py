@@ -1,4 +1,4 @@
-"""Numbers as a page prints them, and tables and grids as HTML."""
+"""What a page prints of a rule, and tables and grids as HTML."""
 
 from __future__ import annotations
 
@@ -14,20 +14,7 @@ from IPython.display import HTML
 
 from headprune_lib.replication.claims.rules import CLAIMS
 from headprune_lib.replication.claims.verdict import WORDS, Judged, defined
-
-__all__ = [
-    "NOT_MEASURED",
-    "Markup",
-    "anchor",
-    "as_html",
-    "estimate",
-    "number",
-    "points",
-    "shown_orders",
-]
-
-NOT_MEASURED = "not measured"
-"""What stands in a number's place where there is no result."""
+from headprune_lib.replication.formatting import NOT_MEASURED, estimate, with_minus
 
 NOT_ABOVE_CHANCE = "not above chance"
 """What stands in place of what is kept of the score above chance, where there is none to keep."""
@@ -40,18 +27,6 @@ def number(value: float | None, form: str) -> str:
     ('26%', 'not measured')
     """
     return NOT_MEASURED if value is None else f"{value:{form}}"
-
-
-def estimate(value: float | None, interval: Sequence[float], form: str = ".2f") -> str:
-    """A value and its interval, or that it was not measured.
-
-    >>> estimate(0.123, [0.1, 0.2]), estimate(0.123, [0.1, 0.2], ".0%")
-    ('0.12 [0.10, 0.20]', '12% [10%, 20%]')
-    """
-    if value is None:
-        return NOT_MEASURED
-    low, high = interval
-    return f"{value:{form}} [{low:{form}}, {high:{form}}]"
 
 
 def kept_text(found: Mapping[str, Any] | None) -> str:
@@ -77,46 +52,6 @@ def judged_text(judged: Judged, form: str) -> str:
         return NOT_ABOVE_CHANCE
     (only,) = judged.estimates
     return estimate(only.value, only.interval, form)
-
-
-def p_text(p: float) -> str:
-    """A p-value to three decimals, as papers print it.
-
-    >>> p_text(0.0474), p_text(2e-5)
-    ('0.047', '< 0.001')
-    """
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def with_minus(text: str) -> str:
-    """A number with the sign that print has, a minus in place of a hyphen."""
-    return text.replace("-", "−")
-
-
-def signed(
-    change: float | None,
-    interval: Sequence[float] | None = None,
-    form: str = ".2f",
-    scale: float = 1,
-) -> str:
-    """A change times ``scale`` with its interval, or that it was not measured.
-
-    >>> signed(-0.123, [-0.2, 0.01]), signed(0.0123, form=".3f")
-    ('−0.12 [−0.20, +0.01]', '+0.012')
-    """
-    if change is None:
-        return NOT_MEASURED
-    value, *ends = (with_minus(f"{scale * end:+{form}}") for end in (change, *(interval or ())))
-    return f"{value} [{', '.join(ends)}]" if ends else value
-
-
-def points(delta: float, interval: Sequence[float] | None = None, form: str = ".2f") -> str:
-    """A change of accuracy in percentage points, with its interval.
-
-    >>> points(-0.0123, [-0.02, 0.001])
-    '−1.23 [−2.00, +0.10]'
-    """
-    return signed(delta, interval, form, 100)
 
 
 def shown_orders(values: Mapping[str, Any]) -> list[str]:
@@ -157,8 +92,8 @@ def as_html(
     shown = table.set_axis([str(column) for column in table], axis=1).map(_cell)
     long = any(isinstance(cell, str) and len(cell) > _LONG for cell in table.to_numpy().ravel())
     prose = long or table.attrs.get("prose", False)
-    first, claims = shown.columns[0], {claim.id for claim in CLAIMS}
-    shown[first] = [f"<strong>{cell}</strong>" if cell in claims else cell for cell in shown[first]]
+    first = shown.columns[0]
+    shown[first] = [f"<strong>{cell}</strong>" if cell in CLAIMS else cell for cell in shown[first]]
     shown = shown.set_index(first).rename_axis(index=None, columns=first or "no.")
     classes = ["sortable", *(["prose"] if prose else [])]
     markup = shown.to_html(escape=False, border=0, classes=classes)
@@ -241,27 +176,19 @@ def grid_html(
         row: what a row is, such as ``"layer"``.
     """
     width = max(len(values) for block in blocks for values in block.rows.values())
-    rows_taken: list[dict[str, Any]] = []
+    taken: list[tuple[Any, ...]] = []
     shown: list[tuple[str, dict[str, list[str]]]] = []
     for block in blocks:
-        shown.append((block.title, {}))
+        rows = {}
         for i, (label, values) in enumerate(block.rows.items()):
-            outlined = [(i, j) in block.significant for j in range(len(values))]
-            cells = list(map(_change_cell, values, outlined, [_STEPS[unit]] * len(values)))
-            cells += ["<td></td>"] * (width - len(values))
-            shown[-1][1][label] = cells
-            rows_taken += [
-                {
-                    "of": block.title,
-                    row: label,
-                    column: j,
-                    f"change ({unit})": value,
-                    SIGNIFICANT: marked,
-                }
-                for j, (value, marked) in enumerate(zip(values, outlined, strict=True), start=1)
-            ]
+            cells = [(value, (i, j) in block.significant) for j, value in enumerate(values)]
+            rows[label] = [_change_cell(*cell, _STEPS[unit]) for cell in cells]
+            rows[label] += ["<td></td>"] * (width - len(cells))
+            taken += [(block.title, label, j, *cell) for j, cell in enumerate(cells, start=1)]
+        shown.append((block.title, rows))
+    csv = pd.DataFrame(taken, columns=["of", row, column, f"change ({unit})", SIGNIFICANT])
     markup = blocks_html(f"{row} \\ {column}", column, range(1, width + 1), shown)
-    return HTML(framed(markup, name, caption, pd.DataFrame(rows_taken)))
+    return HTML(framed(markup, name, caption, csv))
 
 
 def blocks_html(

@@ -2,52 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from IPython.display import HTML
 
 from headprune_lib.replication.bench import read_runs
 from headprune_lib.replication.bounds import ALPHA, DELTA, DELTA_BLEU, SHOWN_TOLERANCE
-from headprune_lib.replication.claims import evidence
+from headprune_lib.replication.claims.evidence import judge
 from headprune_lib.replication.claims.questions import strata
 from headprune_lib.replication.claims.verdict import Judged
+from headprune_lib.replication.formatting import estimate, points, signed
 from headprune_lib.replication.pages.frames import prunable_at
 from headprune_lib.replication.pages.tables.markup import (
     Block,
     blocks_html,
-    estimate,
     framed,
     grid_html,
     judged_text,
-    points,
-    signed,
 )
 from headprune_lib.replication.pages.tables.verdicts import both_words
 from headprune_lib.replication.published import paper
 from headprune_lib.replication.store.heads import KINDS
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import machine, spelled
-
-__all__ = [
-    "bench_table",
-    "curves_table",
-    "difficulty_table",
-    "domains_table",
-    "heads_grid",
-    "heads_tasks_table",
-    "kinds_grid",
-    "layers_decided",
-    "layers_grid",
-    "orders_table",
-    "quality_table",
-    "samples_table",
-    "sizes_table",
-    "speeds_grid",
-]
 
 
 def heads_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
@@ -59,15 +41,10 @@ def heads_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
         {(layer - 1, head - 1) for layer, head in published["significant"]},
     )
 
-    def of_heads(title: str, heads: Sequence[Mapping[str, Any]]) -> Block:
-        rows: dict[str, list[float]] = {}
-        heads = [head for head in heads if head["kind"] == "enc-enc"]
-        for head in heads:
-            rows.setdefault(str(head["layer"] + 1), []).append(head["delta"])
-        significant = {
-            (record["layer"], record["head"]) for record in heads if record["p_paper"] < ALPHA
-        }
-        return Block(title, rows, significant)
+    def of_heads(title: str, heads: pd.DataFrame, change: str = "delta") -> Block:
+        by_layer = heads.query("kind == 'enc-enc'").pivot(index="layer", columns="head")
+        rows = {str(layer + 1): list(row) for layer, row in by_layer[change].iterrows()}
+        return Block(title, rows, _where_true(by_layer["p_paper"] < ALPHA))
 
     blocks = [theirs, *_ours(shown, "heads", of_heads)]
     return grid_html(name, caption, blocks, "BLEU", "head", "layer")
@@ -86,42 +63,37 @@ def kinds_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: s
         },
     )
 
-    def of_layers(title: str, layers: Sequence[Mapping[str, Any]]) -> Block:
-        rows = {kind: [row["delta"] for row in layers if row["kind"] == kind] for kind in KINDS}
-        significant = {
-            (KINDS.index(row["kind"]), row["layer"]) for row in layers if row["p"] < ALPHA
-        }
-        return Block(title, rows, significant)
+    def of_layers(title: str, layers: pd.DataFrame, change: str = "delta") -> Block:
+        by_kind = layers.pivot(index="kind", columns="layer").loc[list(KINDS)]
+        rows = {kind: row.dropna().tolist() for kind, row in by_kind[change].iterrows()}
+        return Block(title, rows, _where_true(by_kind["p"] < ALPHA))
 
     blocks = [theirs, *_ours(shown, "layers", of_layers)]
     return grid_html(name, caption, blocks, "BLEU", "layer", "kind")
 
 
-def _ours(
-    shown: Mapping[str, Result],
-    cut: str,
-    block: Callable[[str, Sequence[Mapping[str, Any]]], Block],
-) -> Iterator[Block]:
+def _where_true(cells: pd.DataFrame) -> set[tuple[int, int]]:
+    return {(int(i), int(j)) for i, j in np.argwhere(cells.to_numpy())}
+
+
+def _ours(shown: Mapping[str, Result], cut: str, block: Callable[..., Block]) -> Iterator[Block]:
     """A block a result, and one of sacrebleu's own changes where BLEU is not sacrebleu's anyway.
 
     Args:
         cut: what was cut, ``"heads"`` or ``"layers"``.
-        block: from a title and the changes.
+        block: from a title, the cuts, and which column is their change of BLEU.
     """
     for label, result in shown.items():
-        changes, baseline = result.values[cut], result.values["baseline"]
+        changes, baseline = pd.DataFrame(result.values[cut]), result.values["baseline"]
         score = f"{baseline['bleu']:.2f} BLEU"
         if "sacrebleu" in baseline:
             score += f" of Moses’ tokens, {baseline['sacrebleu']:.2f} as sacrebleu takes it"
         yield block(f"here: {label}, {result.n_examples:,} test texts, uncut {score}", changes)
-        if all("delta_sacrebleu" in record for record in changes):
+        if "delta_sacrebleu" in changes:
             title = (
                 "the same as sacrebleu takes BLEU, of the text without Moses’ tokens; not tested"
             )
-            by_sacrebleu = block(
-                title, [{**record, "delta": record["delta_sacrebleu"]} for record in changes]
-            )
-            yield replace(by_sacrebleu, significant=())
+            yield replace(block(title, changes, "delta_sacrebleu"), significant=())
 
 
 def layers_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: str) -> HTML:
@@ -139,23 +111,22 @@ def layers_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: 
 
 def quality_table(quality: Mapping[str, Result]) -> pd.DataFrame:
     """One row a model and way of search: BLEU, without overlapping verses, chrF."""
-    rows = []
-    for task, result in quality.items():
-        values = result.values
-        for search in (name for name in values if name.startswith("beam ")):
-            scores = values[search]
-            rows.append(
-                {
-                    "model": task,
-                    "search": "greedy" if search == "beam 1" else search,
-                    "BLEU (95% interval)": estimate(scores["bleu"], scores["bleu_interval"], ".1f"),
-                    "without verses that share a 10-gram": f"{scores['bleu_without_overlap']:.1f}",
-                    "chrF": f"{scores['chrf']:.1f}",
-                    "verses": values["n"],
-                    "of them sharing": values["n_overlap"],
-                }
-            )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        [
+            {
+                "model": task,
+                "search": "greedy" if search == "beam 1" else search,
+                "BLEU (95% interval)": estimate(scores["bleu"], scores["bleu_interval"], ".1f"),
+                "without verses that share a 10-gram": f"{scores['bleu_without_overlap']:.1f}",
+                "chrF": f"{scores['chrf']:.1f}",
+                "verses": result.values["n"],
+                "of them sharing": result.values["n_overlap"],
+            }
+            for task, result in quality.items()
+            for search, scores in result.values.items()
+            if search.startswith("beam ")
+        ]
+    )
 
 
 def samples_table(quality: Result) -> pd.DataFrame:
@@ -169,7 +140,7 @@ def heads_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
     for name, result in shown.items():
         counts, removable = result.values["counts"], result.values["removable"]
         share = counts["removable"] / counts["heads"]
-        (judged,) = (row for row in evidence.rows_of(result) if row.claim == "C1")
+        judged = judge(result, "C1")
         rows.append(
             {
                 "model and task": name,
@@ -188,22 +159,24 @@ def domains_table(shown: Mapping[str, Result]) -> pd.DataFrame:
 
     Reliability is that of log-loss, on the text where it is lower.
     """
-    rows = []
-    for name, result in shown.items():
-        for domain, pair in result.values["correlations"].items():
-            correlations = {
-                "Spearman, loss": pair["loss"]["spearman"],
-                "within layers": pair["loss"]["within"],
-                "Pearson, accuracy": pair["accuracy"]["pearson"],
+
+    def cell(found: Mapping[str, Any]) -> str:
+        return estimate(found["r"], found["interval"])
+
+    return pd.DataFrame(
+        [
+            {
+                "model and task": name,
+                "other text": spelled(domain),
+                "Spearman, loss": cell(pair["loss"]["spearman"]),
+                "within layers": cell(pair["loss"]["within"]),
+                "Pearson, accuracy": cell(pair["accuracy"]["pearson"]),
+                "reliability": f"{min(pair['loss']['reliability']):.2f}",
             }
-            cells = {
-                what: estimate(correlation["r"], correlation["interval"])
-                for what, correlation in correlations.items()
-            }
-            reliable = f"{min(pair['loss']['reliability']):.2f}"
-            where = {"model and task": name, "other text": spelled(domain)}
-            rows.append(where | cells | {"reliability": reliable})
-    return pd.DataFrame(rows)
+            for name, result in shown.items()
+            for domain, pair in result.values["correlations"].items()
+        ]
+    )
 
 
 def curves_table(shown: Mapping[str, Result]) -> pd.DataFrame:
@@ -213,9 +186,7 @@ def curves_table(shown: Mapping[str, Result]) -> pd.DataFrame:
     """
     rows = []
     for name, result in shown.items():
-        (row,) = (row for row in evidence.rows_of(result) if row.claim == "C3")
-        removable = prunable_at(result.values)
-        words = both_words(row)
+        row, removable = judge(result, "C3"), prunable_at(result.values)
         rows.append(
             {
                 "model and task": name,
@@ -224,11 +195,10 @@ def curves_table(shown: Mapping[str, Result]) -> pd.DataFrame:
                     removable["share"], removable["interval"], ".0%"
                 ),
                 "power": f"{row.judged.power or 0:.2f}",
-                "paper's criterion": words["paper's criterion"],
-                "counts": words["counts"],
+                **both_words(row),
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).drop(columns="ours", errors="ignore")
 
 
 _AGAINST = {
@@ -249,12 +219,14 @@ def orders_table(shown: Mapping[str, Result]) -> pd.DataFrame:
         areas = result.values["early_area_differences"]
         if not areas.keys() & _AGAINST.keys():
             continue
-        row = {"model and task": name}
-        for order, title in _AGAINST.items():
-            gain = areas.get(order)
-            row[title] = change(gain["difference"], gain["interval"]) if gain else ""
-        words = [both_words(row) for row in evidence.rows_of(result) if row.claim == "C8"]
-        rows.append(row | (words[0] if words else {}))
+        gains = {
+            title: change(areas[order]["difference"], areas[order]["interval"])
+            for order, title in _AGAINST.items()
+            if order in areas
+        }
+        row = judge(result, "C8")
+        words = both_words(row) if row else {}
+        rows.append({"model and task": name, **dict.fromkeys(_AGAINST.values()), **gains, **words})
     return pd.DataFrame(rows).fillna("")
 
 
@@ -298,21 +270,22 @@ def _word(judged: Judged) -> str:
 
 def sizes_table(table4: Result) -> pd.DataFrame:
     """Parameters, attention's share of them, file, and memory to load and run a batch, before and after."""
-    rows = []
-    for model in ("finetuned", "shape"):
-        values = table4.values[model]
-        for i, variant in enumerate(values["columns"]):
-            rows.append(
-                {
-                    "model": {"finetuned": spelled(table4.model)}.get(model, "BERT-base's shape"),
-                    "variant": variant,
-                    "parameters (M)": f"{values['parameters'][i] / 1e6:.1f}",
-                    "in attention": f"{values['attention'][i] / values['parameters'][i]:.0%}",
-                    "file (MB)": f"{values['file'][i] / 1e6:.1f}",
-                    "memory (MB)": f"{values['memory'][i] / 1e6:.0f}",
-                }
-            )
-    return pd.DataFrame(rows)
+    models = {"finetuned": spelled(table4.model), "shape": "BERT-base's shape"}
+    return pd.DataFrame(
+        [
+            {
+                "model": title,
+                "variant": variant,
+                "parameters (M)": f"{values['parameters'][i] / 1e6:.1f}",
+                "in attention": f"{values['attention'][i] / values['parameters'][i]:.0%}",
+                "file (MB)": f"{values['file'][i] / 1e6:.1f}",
+                "memory (MB)": f"{values['memory'][i] / 1e6:.0f}",
+            }
+            for model, title in models.items()
+            for values in (table4.values[model],)
+            for i, variant in enumerate(values["columns"])
+        ]
+    )
 
 
 def bench_table(path: Path) -> pd.DataFrame:
@@ -326,21 +299,15 @@ def bench_table(path: Path) -> pd.DataFrame:
     columns = ["time of", "over the time of", *ratios, "floor", "target", "met"]
     timed = [{(row["what"], row["reference"]): row for row in run["rows"]} for run in runs]
     rows = []
-    for what in dict.fromkeys(name for rows_by_name in timed for name in rows_by_name):
-        runs_rows = [rows_by_name.get(what) for rows_by_name in timed]
-        present = [row for row in runs_rows if row is not None]
-        rows.append(
-            (
-                *what,
-                *(
-                    "–" if row is None else estimate(row["ratio"], row["quartiles"])
-                    for row in runs_rows
-                ),
-                _told(f"{row['floor']:.2f}" if row["floor"] else "–" for row in present),
-                present[0]["target"] or "–",
-                _told(_met(row) for row in present),
-            )
+    for what in dict.fromkeys(name for run in timed for name in run):
+        present = [run[what] for run in timed if what in run]
+        shown = (
+            estimate(run[what]["ratio"], run[what]["quartiles"]) if what in run else "–"
+            for run in timed
         )
+        floor = _told(f"{row['floor']:.2f}" if row["floor"] else "–" for row in present)
+        target, met = present[0]["target"] or "–", _told(map(_met, present))
+        rows.append((*what, *shown, floor, target, met))
     table = pd.DataFrame(rows, columns=columns)
     table.attrs["prose"] = True  # two columns of words
     return table
@@ -378,25 +345,16 @@ def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
     pairs = [published[which] for which in ("original", "pruned50")]
     blocks = {
         "the paper: BERT-base, GTX 1080 Ti": {
-            size: ([pair["mean"][i] for pair in pairs], [pair["sd"][i] for pair in pairs], None)
+            size: {name: [pair[name][i] for pair in pairs] for name in ("mean", "sd")}
             for i, size in enumerate(published["batch_size"])
         }
     }
-    timed = {
-        f"{label}, {machine(result.provenance['hardware'])}": result.values["finetuned"]
-        for label, result in shown.items()
-        if result.profile != "smoke"  # whose own model is too small to say anything of speed
-    }
-    timed |= {
-        f"BERT-base's shape, random weights, {machine(result.provenance['hardware'])}": (
-            result.values["shape"]
-        )
-        for result in shown.values()
-    }
-    for label, values in timed.items():
-        blocks[f"here: {label}"] = {
-            row["batch_size"]: (row["mean"], row["sd"], (row["ratio"], row["interval"]))
-            for row in values["speed"]
+    # a model of profile smoke is too small to say anything of speed
+    timed = [(label, one, "finetuned") for label, one in shown.items() if one.profile != "smoke"]
+    timed += [("BERT-base's shape, random weights", one, "shape") for one in shown.values()]
+    for label, result, model in timed:
+        blocks[f"here: {label}, {machine(result.provenance['hardware'])}"] = {
+            row["batch_size"]: row for row in result.values[model]["speed"]
         }
     sizes = sorted({size for block in blocks.values() for size in block})
     shown_blocks, csv_rows = [], []
@@ -415,11 +373,12 @@ def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
     return HTML(framed(markup, name, caption, pd.DataFrame(csv_rows)))
 
 
-def _speed(found: tuple | None, which: int) -> str:
+def _speed(found: Mapping[str, Any] | None, which: int) -> str:
     """A cell: examples a second with all or half of the heads, or the ratio of the two."""
     if found is None:
         return "–"
-    mean, sd, ratio = found
     if which < 2:
-        return f"{mean[which]:.1f} ± {sd[which]:.1f}"
-    return estimate(*ratio) if ratio else f"{mean[1] / mean[0]:.2f}"
+        return f"{found['mean'][which]:.1f} ± {found['sd'][which]:.1f}"
+    if "ratio" in found:
+        return estimate(found["ratio"], found["interval"])
+    return f"{found['mean'][1] / found['mean'][0]:.2f}"

@@ -17,18 +17,6 @@ from headprune_lib.replication.paths import reference_root
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import machine, setting
 
-__all__ = [
-    "again_table",
-    "both_words",
-    "changed_table",
-    "claims_table",
-    "new_data_table",
-    "others_table",
-    "rows_table",
-    "rules_table",
-]
-
-TITLES = {claim.id: claim.title for claim in CLAIMS}
 _MET = {True: "met", False: "not met", None: ""}
 
 
@@ -38,7 +26,7 @@ def claims_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
         [
             {
                 "": verdict.claim,
-                "claim": TITLES[verdict.claim],
+                "claim": CLAIMS[verdict.claim].title,
                 "paper's criterion": criterion_met(verdict),
                 "ours": verdict.word,
                 "what counts": verdict.why,
@@ -71,8 +59,7 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
                 "claim": row.claim,
                 "where": where(row),
                 "measured": row.judged.measured,
-                "paper's criterion": _MET[row.judged.met],
-                "ours": row.word,
+                **both_words(row),
                 "counts": "yes" if row.counts else f"no: {row.why_not}",
                 "power": "" if row.judged.power is None else f"{row.judged.power:.2f}",
                 "smallest effect": row.judged.smallest,
@@ -95,6 +82,7 @@ def others_table(rows: Iterable[Row]) -> pd.DataFrame:
     return rows_table(rows).drop(columns=left_out, errors="ignore")
 
 
+_ITSELF = "the claim"
 Words = dict[tuple[str, str, str], tuple[str, str]]
 """Claim, table or figure, and setting (the last two empty for the claim itself) -> word, counted."""
 
@@ -116,46 +104,34 @@ def new_data_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
 
     A dash is a result that there was not yet.
     """
-    before, now = stored_words("third_rules"), _words(verdicts)
-    shown = {key for key in before | now if not key[1] or before.get(key) != now.get(key)}
     columns = ["27 November 2026", "counted", "now", "counts"]
-    return _words_table(
-        {key: before[key] for key in before if key in shown},
-        {key: now[key] for key in now if key in shown},
-        columns,
-    )
+    table = _words_table(stored_words("third_rules"), _words(verdicts), columns)
+    (was, counted), (now, counts) = table[columns[:2]].to_numpy().T, table[columns[2:]].to_numpy().T
+    return table[(was != now) | (counted != counts) | (table["where"] == _ITSELF)]
 
 
 def stored_words(name: str) -> Words:
     """Those in a file of ``data/reference``: what rules gave on the results of their day."""
     stored = pd.read_csv(reference_root() / f"{name}.csv", keep_default_na=False)
-    return {
-        (claim, artifact, setup_name): (word, counted)
-        for claim, artifact, setup_name, word, counted in stored.itertuples(index=False)
-    }
+    return {tuple(row[:3]): tuple(row[3:]) for row in stored.itertuples(index=False)}
 
 
 def _words(verdicts: Iterable[Verdict]) -> Words:
     words: Words = {}
     for verdict in verdicts:
         words[verdict.claim, "", ""] = (verdict.word, "")
-        for row in verdict.rows:
-            if row.word != "not run":
-                counts = "yes" if row.counts else "no"
-                words[verdict.claim, row.name, row.setting] = (row.word, counts)
+        for row in verdict.measured:
+            words[verdict.claim, row.name, row.setting] = (row.word, both_words(row)["counts"])
     return words
 
 
 def _words_table(before: Words, after: Words, columns: list[str]) -> pd.DataFrame:
     """A line a claim, then a line each of its results, those of the second set of words first."""
-    keys = sorted(dict.fromkeys([*after, *before]), key=lambda key: key[0])
-    lines = []
-    for claim, artifact, setup_name in keys:
-        where = f"{as_in_the_paper(artifact)}: {setup_name}" if artifact else "the claim"
-        was, is_now = (
-            words.get((claim, artifact, setup_name), ("–", "–")) for words in (before, after)
-        )
-        lines.append([claim, where, *was, *is_now])
+    lines, none = [], ("–", "–")
+    for key in sorted(dict.fromkeys([*after, *before]), key=lambda key: key[0]):
+        claim, artifact, setup_name = key
+        where = f"{as_in_the_paper(artifact)}: {setup_name}" if artifact else _ITSELF
+        lines.append([claim, where, *before.get(key, none), *after.get(key, none)])
     return pd.DataFrame(lines, columns=["claim", "where", *columns])
 
 
@@ -169,7 +145,7 @@ def rules_table() -> pd.DataFrame:
                 "ours": claim.rule,
                 "the truth that power is computed for": claim.effect,
             }
-            for claim in CLAIMS
+            for claim in CLAIMS.values()
         ]
     )
 
@@ -216,11 +192,8 @@ def _folded(commands: list[str]) -> Markup:
 
 def _where(result: Result) -> str:
     """When the newest part was measured, and on which machines the parts were, the newest first."""
-    parts = sorted(
-        (part.provenance for part in result.parts.values()),
-        key=lambda provenance: provenance["date"],
-        reverse=True,
-    )
+    parts = [part.provenance for part in result.parts.values()]
+    parts.sort(key=lambda provenance: provenance["date"], reverse=True)
     machines = dict.fromkeys(machine(provenance["hardware"]) for provenance in parts)
     return f"{parts[0]['date'][:10]}, {'; '.join(machines)}"
 

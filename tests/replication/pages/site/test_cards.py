@@ -19,7 +19,7 @@ def row(setting, power, word="replicates"):
 
 
 def card(*rows):
-    made = card_html(CLAIMS[0], Verdict("C1", "replicates", rows))
+    made = card_html(CLAIMS["C1"], Verdict("C1", "replicates", rows))
     return BeautifulSoup(made, "html.parser")
 
 
