@@ -19,7 +19,14 @@ from headprune_lib.replication.pages import plots
 from headprune_lib.replication.pages.frames import prunable_at
 from headprune_lib.replication.pages.page import collect, pick
 from headprune_lib.replication.pages.plots.style import style
-from headprune_lib.replication.pages.site.answer import all_results, answer, how_sure, tally, title
+from headprune_lib.replication.pages.site.answer import (
+    all_results,
+    answer,
+    how_sure,
+    standing,
+    tally,
+    title,
+)
 from headprune_lib.replication.pages.site.summary import summary_table
 from headprune_lib.replication.pages.tables.beyond import leaderboard_rows
 from headprune_lib.replication.pages.tables.markup import kept_text
@@ -69,7 +76,8 @@ def findings(curve: Result) -> str:
     table = summary_table(verdicts)[["claim", "verdict", "how sure"]]
     lines = table.to_markdown(index=False, tablefmt="pipe")
     return (
-        f"**{title(verdicts)}.** {answer(verdicts)}.\n{tally(verdicts)}\n\n{picture}\n\n{lines}\n\n"
+        f"**{title(verdicts)}.** {answer(verdicts)}.\n\n{standing(verdicts)}\n\n"
+        f"{tally(verdicts)}\n\n{picture}\n\n{lines}\n\n"
         f"**How sure are we?** {sure}"
     )
 

@@ -39,7 +39,7 @@ def title(verdicts: Sequence[Verdict]) -> str:
 
 
 def answer(verdicts: Iterable[Verdict]) -> str:
-    """How many results that count have which word, then each claim in words, by its verdict.
+    """How many results that count have which word.
 
     Raises:
         ValueError: no result counts, so that there is no answer.
@@ -53,7 +53,7 @@ def answer(verdicts: Iterable[Verdict]) -> str:
         numbers = Counter(row.word for row in rows if row.half == half)
         if numbers:
             parts.append(_counted(numbers, models))
-    return f"{', and '.join(parts)}. {_claims(verdicts)}"
+    return ", and ".join(parts)
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
@@ -92,9 +92,12 @@ def _counted(numbers: Counter[Word], models: str) -> str:
     return f"{sentence} ({', '.join(rest)})" if rest else sentence
 
 
-def _claims(verdicts: Sequence[Verdict]) -> str:
-    """Such as "Replicated: most heads can be removed one at a time (C1)", a sentence a verdict."""
-    sentences = []
+def standing(verdicts: Sequence[Verdict]) -> str:
+    """The claims in words as a list, a line a verdict.
+
+    Such as ``- **Replicated:** most heads can be removed one at a time (C1).``
+    """
+    lines = []
     for word, heading in _HEADINGS.items():
         claims = [
             f"{CLAIMS[verdict.claim].short} ({verdict.claim})"
@@ -102,8 +105,8 @@ def _claims(verdicts: Sequence[Verdict]) -> str:
             if verdict.word == word
         ]
         if claims:
-            sentences.append(f"{heading}: {listed(claims)}")
-    return ". ".join(sentences)
+            lines.append(f"- **{heading}:** {listed(claims)}.")
+    return "\n".join(lines)
 
 
 def how_sure(verdicts: Iterable[Verdict], results: Sequence[Result]) -> tuple[str, str, str]:

@@ -23,7 +23,14 @@ from headprune_lib.replication.claims.verdict import COMBINING, Verdict
 from headprune_lib.replication.pages.display import show_figure
 from headprune_lib.replication.pages.frames import frame, step_at
 from headprune_lib.replication.pages.plots.paper import figure3b
-from headprune_lib.replication.pages.site.answer import all_results, answer, how_sure, tally, title
+from headprune_lib.replication.pages.site.answer import (
+    all_results,
+    answer,
+    how_sure,
+    standing,
+    tally,
+    title,
+)
 from headprune_lib.replication.pages.site.cards import cards_html
 from headprune_lib.replication.pages.site.removal import (
     MEASURED,
@@ -63,6 +70,7 @@ def substitutions(app: Any, config: Any) -> None:
         **config.myst_substitutions,
         "title": title(verdicts()),
         "answer": answer(verdicts()),
+        "standing": standing(verdicts()),
         "combining": COMBINING,
         "tally": tally(verdicts()),
         "trainings": how_sure(verdicts(), results)[1],

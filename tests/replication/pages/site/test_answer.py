@@ -3,7 +3,7 @@
 import pytest
 
 from headprune_lib.replication.claims.verdict import Judged, Row, Verdict, combine
-from headprune_lib.replication.pages.site.answer import answer, how_sure, tally, title
+from headprune_lib.replication.pages.site.answer import answer, how_sure, standing, tally, title
 
 
 def result(claim, word, half="encoder", power=0.9, met=True):
@@ -22,31 +22,33 @@ OPEN = [result("C3", "replicates"), result("C3", "undecided"), result("C3", "und
 
 
 @pytest.mark.parametrize(
-    ("results", "told"),
+    ("results", "counted", "listed"),
     [
         (
             [HOLDS, OPEN],
-            "2 of 4 encoder results replicate (2 undecided), and 1 of 1 translator results replicates. "
-            "Replicated: most heads can be removed one at a time (C1). "
-            "Undecided: many heads can be removed together (C3)",
+            "2 of 4 encoder results replicate (2 undecided), and 1 of 1 translator results replicates",
+            "- **Replicated:** most heads can be removed one at a time (C1).\n"
+            "- **Undecided:** many heads can be removed together (C3).",
         ),
         (
             [HOLDS, [result("C2", "differs"), result("C2", "differs", power=0.1)]],
-            "1 of 2 encoder results replicates (1 differs), and 1 of 1 translator results replicates. "
-            "Replicated: most heads can be removed one at a time (C1). "
-            "Not replicated: one head is enough in many layers (C2)",
+            "1 of 2 encoder results replicates (1 differs), and 1 of 1 translator results replicates",
+            "- **Replicated:** most heads can be removed one at a time (C1).\n"
+            "- **Not replicated:** one head is enough in many layers (C2).",
         ),
         (
             [HOLDS, [result("C2", "differs"), result("C2", "replicates")], [result("C5", "mixed")]],
             "2 of 4 encoder results replicate (1 differs, 1 mixed), and 1 of 1 translator results "
-            "replicates. Replicated: most heads can be removed one at a time (C1). "
-            "Replicated in part: one head is enough in many layers (C2) and important heads separate "
-            "early in training (C5)",
+            "replicates",
+            "- **Replicated:** most heads can be removed one at a time (C1).\n"
+            "- **Replicated in part:** one head is enough in many layers (C2) and important heads "
+            "separate early in training (C5).",
         ),
     ],
 )
-def test_the_answer_follows_from_the_results(results, told):
-    assert answer([combine(rows) for rows in results]) == told
+def test_the_answer_follows_from_the_results(results, counted, listed):
+    verdicts = [combine(rows) for rows in results]
+    assert (answer(verdicts), standing(verdicts)) == (counted, listed)
 
 
 def test_there_is_no_answer_where_no_result_counts():
