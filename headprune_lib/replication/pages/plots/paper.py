@@ -228,9 +228,16 @@ def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
 
 
 def _kept_by_epoch(values: Mapping[str, Any], step: int) -> dict[float, float]:
-    """Epoch -> what is kept, mean of the trainings measured there that translate anything."""
+    """Epoch -> what is kept, mean over trainings, at the epochs where all of them translate.
+
+    A mean over some of them would move where a training drops out.
+    """
     by_epoch: dict[float, list[float]] = {}
     for training in values["trainings"]:
         for point in translating(training["checkpoints"]):
             by_epoch.setdefault(round(point["epoch"], 2), []).append(point["kept"][step])
-    return {epoch: float(np.mean(kept)) for epoch, kept in sorted(by_epoch.items())}
+    return {
+        epoch: float(np.mean(kept))
+        for epoch, kept in sorted(by_epoch.items())
+        if len(kept) == len(values["trainings"])
+    }
