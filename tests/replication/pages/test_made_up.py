@@ -62,3 +62,14 @@ def test_a_name_lies_beside_its_line_and_on_none():
         box = axes.transData.inverted().transform(text.get_window_extent())
         away = {level: max(box[0, 1] - level, level - box[1, 1]) for level in (0, 1, 20)}
         assert 0 < away[int(text.get_text().split()[1])] == min(away.values())
+
+
+def test_a_mean_over_trainings_is_drawn_only_at_epochs_that_all_of_them_have():
+    shares = [0.0, 0.2, 0.4, 0.6, 0.8]
+
+    def training(*epochs):
+        return {"checkpoints": [{"epoch": e, "bleu": [9], "kept": [e] * 5} for e in epochs]}
+
+    values = {"shares": shares, "trainings": [training(1.0, 2.0, 3.0), training(1.0, 2.5, 3.0)]}
+    axes = plots.figure5({"two trainings": values}).axes[1]
+    assert {tuple(line.get_xdata()) for line in axes.get_lines()} == {(1.0, 3.0)}
