@@ -204,7 +204,7 @@ def measurement(
     Args:
         parameters: names of the profile's values that all parts depend on, a dict of those of each
             half where these differ, or a function as in :class:`Measurement`.
-        statistics: the constants of the summary, :class:`Constants` or a dataclass; a dict of those
+        statistics: the constants of the summary, ``Constants`` or a dataclass; a dict of those
             of each half where these differ.
         further: ``parts``, ``own`` and ``texts`` as in :class:`Measurement`.
     """
