@@ -417,10 +417,10 @@ def _compare(losses: _Losses, slopes: Tensor) -> tuple[str, float]:
         # whatever the model's code makes of another precision, its own differences are left
         with suppress(Exception), torch.autocast(device, enabled=False):
             copied = losses.cast(precision)
-            found = gate_gradients(
+            gradients = gate_gradients(
                 copied.model, copied.batch, losses.blocks, losses.loss, checked=False
             )
-            exact = _slopes(found)
+            exact = _slopes(gradients)
             problem, bound = _differences(copied, exact, eps)
             apart = (slopes - exact).norm(dim=0) * _weights(exact, unit)
             speaks_for_model = bound <= _TELLING and float(apart.square().mean()) <= unit

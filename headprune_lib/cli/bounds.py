@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,13 +34,15 @@ def one_bound(given: Mapping[str, float | None], at: str | None, held_out: Path 
     """The bound among the options, of which exactly one is to be given.
 
     Raises:
-        ValueError: none or several, or what belongs to another option.
+        ValueError: none or several, no finite number, or what belongs to another option.
     """
     named = {option: value for option, value in given.items() if value is not None}
     if len(named) != 1:
         names = " and ".join(named) or "no bound"
         raise ValueError(f"{names} given; name exactly one of {', '.join(given)}")
     ((option, value),) = named.items()
+    if math.isinf(value):
+        raise ValueError(f"{option} is {value}; give a finite number")
     for name, companion, options, hint in (
         ("--at", at, SIZED, "examples x tokens such as 16x128"),
         ("--held-out", held_out, HELD_OUT, "a file that is neither DATA nor --test"),

@@ -71,8 +71,8 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
     from headprune_lib.saving import load_pruned
 
     check_device(device)
-    if found := _elsewhere(name):
-        model: Any = found.load()
+    if named := _elsewhere(name):
+        model: Any = named.load()
     else:
         here_alone = Path(name).is_dir() or not _hub_answers()
         try:
@@ -88,8 +88,8 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """The tokenizer beside a model; FileNotFoundError for none, ValueError for damaged files."""
     from transformers import AutoTokenizer
 
-    if found := _elsewhere(name):
-        return found.load_tokenizer()
+    if named := _elsewhere(name):
+        return named.load_tokenizer()
     missing = f"no tokenizer beside {name}: write it into the folder with tokenizer.save_pretrained"
     here_alone = Path(name).is_dir() or not _hub_answers()
     try:

@@ -293,10 +293,11 @@ def second_order(
         gates = [torch.ones(len(b.kept_heads)).to(weight).requires_grad_() for b in blocks]
         with eval_mode(model, frozen=True), torch.enable_grad(), gated(model, gates, blocks):
             losses = differentiable_losses(model, batch, loss)
-            found = torch.autograd.grad(losses.sum(), gates, create_graph=True, allow_unused=True)
-            missing = [b for b, slope in zip(blocks, found, strict=True) if slope is None]
+            total = losses.sum()
+            gradients = torch.autograd.grad(total, gates, create_graph=True, allow_unused=True)
+            missing = [b for b, slope in zip(blocks, gradients, strict=True) if slope is None]
             check_unused(model, batch, loss, missing)
-            pairs = zip(gates, found, strict=True)
+            pairs = zip(gates, gradients, strict=True)
             slopes = [torch.zeros_like(gate) if slope is None else slope for gate, slope in pairs]
             curves = _diagonal(torch.cat(slopes), gates, probes, generator)
         of_blocks = zip(slopes, curves.split([len(gate) for gate in gates]), strict=True)

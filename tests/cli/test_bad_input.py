@@ -109,6 +109,7 @@ OPTIONS = [
     ("", "no bound given; name exactly one of --amount, --parameters"),
     ("--amount 2", "Invalid value for '--amount'"),
     ("--parameters 1e3", "1,000 is out of reach"),
+    ("--parameters inf", "--parameters is inf; give a finite number"),
     ("--seconds 1", "--seconds needs --at"),
     ("--cache-bytes 9 --at 1x8", "Bert"),
     ("--amount 0.5 --at 16x1", "--amount takes no --at; that is examples x tokens"),
