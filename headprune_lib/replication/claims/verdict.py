@@ -10,6 +10,13 @@ from typing import Literal, get_args
 
 Word = Literal["replicates", "differs", "mixed", "undecided", "not run"]
 WORDS: tuple[Word, ...] = get_args(Word)
+PLURALS: dict[Word, str] = {
+    "replicates": "replicate",
+    "differs": "differ",
+    "mixed": "mixed",
+    "undecided": "undecided",
+}
+"""The words of what was run as they stand after a number of results."""
 
 LEAST_POWER = 0.8
 """A result counts if its rule would decide at least this often, were the paper's effect there."""

@@ -7,17 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.claims.rules import CLAIMS
-from headprune_lib.replication.claims.verdict import Verdict, Word
+from headprune_lib.replication.claims.verdict import PLURALS, Verdict, Word
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import listed, spelled
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_DIFFER: dict[Word, tuple[str, str]] = {
-    "differs": ("differs", "differ"),
-    "mixed": ("mixed", "mixed"),
-    "undecided": ("undecided", "undecided"),
-}
 _HEADINGS: dict[Word, str] = {
     "replicates": "Replicated",
     "mixed": "Replicated in part",
@@ -34,7 +29,7 @@ _PAPER_TASKS = {"mnli": "MNLI", "wmt": "WMT14", "iwslt": "IWSLT14"}
 def title(verdicts: Sequence[Verdict]) -> str:
     """The front page's title, such as "Four of eight claims replicate"."""
     n = sum(verdict.word == "replicates" for verdict in verdicts)
-    verb = "replicates" if n == 1 else "replicate"
+    verb = _agreeing("replicates", n)
     return f"{_number(n).capitalize()} of {_number(len(verdicts))} claims {verb}"
 
 
@@ -82,14 +77,19 @@ def tally(verdicts: Sequence[Verdict]) -> str:
 
 def _counted(numbers: Counter[Word], models: str) -> str:
     """Such as "3 of 6 encoder results replicate (2 differ, 1 undecided)"."""
-    verb = "replicates" if numbers["replicates"] == 1 else "replicate"
+    verb = _agreeing("replicates", numbers["replicates"])
     rest = [
-        f"{numbers[word]} {words[numbers[word] != 1]}"
-        for word, words in _DIFFER.items()
-        if numbers[word]
+        f"{numbers[word]} {_agreeing(word, numbers[word])}"
+        for word in PLURALS
+        if word != "replicates" and numbers[word]
     ]
     sentence = f"{numbers['replicates']} of {numbers.total()} {models} results {verb}"
     return f"{sentence} ({', '.join(rest)})" if rest else sentence
+
+
+def _agreeing(word: Word, n: int) -> str:
+    """The word as it stands for so many, such as "differ" for two."""
+    return word if n == 1 else PLURALS[word]
 
 
 def standing(verdicts: Sequence[Verdict]) -> str:

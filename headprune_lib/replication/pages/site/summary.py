@@ -12,7 +12,7 @@ import pandas as pd
 
 from headprune_lib.replication.bounds import ALPHA
 from headprune_lib.replication.claims.rules import CLAIMS, UNTRAINED, Claim
-from headprune_lib.replication.claims.verdict import Row, Verdict
+from headprune_lib.replication.claims.verdict import PLURALS, Row, Verdict
 from headprune_lib.replication.formatting import formatted
 from headprune_lib.replication.pages.tables.beyond import grid
 from headprune_lib.replication.pages.tables.markup import verdict_html
@@ -30,12 +30,6 @@ COLUMNS = (
 
 _HALVES = {"encoder": "encoders", "translation": "translators"}
 _LAB = "Silent-Zebra"  # who published what each head of the paper's models does
-_VERBS = {
-    "replicates": "replicate",
-    "differs": "differ",
-    "mixed": "mixed",
-    "undecided": "undecided",
-}
 
 
 def summary_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
@@ -117,7 +111,7 @@ def counted(verdict: Verdict) -> str:
     """How many of the results that were measured count, and what they say."""
     words = Counter(row.word for row in verdict.counted)
     text = f"{words.total()} of {len(verdict.measured)} results count"
-    each = ", ".join(f"{number} {_VERBS[word]}" for word, number in words.items())
+    each = ", ".join(f"{number} {PLURALS[word]}" for word, number in words.items())
     return f"{text}: {each}" if each else text
 
 
