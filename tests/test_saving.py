@@ -121,8 +121,7 @@ def test_a_revision_on_the_hub(tmp_path):
 
 @slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak there")
-@pytest.mark.parametrize("stored", ["float32", "bfloat16"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("stored", "dtype"), [("float32", "bfloat16"), ("bfloat16", "float32")])
 def test_weights_are_in_memory_once(tmp_path, stored, dtype):
     """Of 40 million weights; measured as the largest memory of a process of its own."""
     config = t.BertConfig(

@@ -12,10 +12,11 @@ from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store import Key
 from headprune_lib.replication.verification import records
+from headprune_lib.replication.verification.again import found_again, profile_of
 
 KEYS = store.find()
 ON_A_GPU = Key("speed", "synthetic", "tiny")  # the first step of `headprune gpu`
-_AGAIN = {Key("one_head", "reviews", "minilm"): "slow"}  # the others take minutes
+ALWAYS = Key("one_head", "reviews", "minilm")  # on a few texts, in every run
 
 
 def test_every_committed_result_was_checked_as_it_is():
@@ -61,15 +62,20 @@ def test_every_part_has_the_signature_of_its_measurement():
             assert file_sha256(outcomes) == part["raw_sha256"], outcomes
 
 
-@pytest.mark.parametrize(
-    "key",
-    [pytest.param(key, marks=getattr(pytest.mark, _AGAIN.get(key, "nightly"))) for key in KEYS],
-    ids="-".join,
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("key", KEYS, ids="-".join)
 def test_every_result_is_found_again(key):
     record, quantities = records.check(key)
     assert len(quantities) > 1 or record["not at hand"]
     assert record["disagree"] == []
+
+
+@pytest.mark.slow
+def test_a_result_is_found_again_on_a_few_texts(tmp_path):
+    result = store.load(ALWAYS)
+    quantities = found_again(result, profile_of(result), tmp_path, n_texts=16)
+    assert quantities  # of the trainings whose weights are committed
+    assert [quantity for quantity in quantities if not quantity.agrees] == []
 
 
 @pytest.mark.slow

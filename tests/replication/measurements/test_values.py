@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import in_tiers
 
 from headprune_lib.replication import stats, store
 from headprune_lib.replication.measurements import MEASUREMENTS
@@ -14,22 +13,36 @@ from headprune_lib.replication.measurements.curves import Curves, parts_of_order
 from headprune_lib.replication.measurements.obtaining import half_of
 from headprune_lib.replication.measurements.single_heads import one_by_one_scores
 from headprune_lib.replication.measurements.which_first import shuffled_within
+from headprune_lib.replication.store import Key
 from headprune_lib.replication.verification import records
 
 KEYS = store.find()
-QUICK = {
-    *("agreement", "head_roles", "language_curve", "language_heads", "language_recovery"),
-    *("precision", "pruning_by_kind", "pruning_curve", "recipes", "search", "speed"),
+LONG = {
+    *(Key(name, "enfr", "post-norm") for name in ("one_head", "best_heads")),
+    Key("recovery", "reviews", "minilm"),
 }
-"""Measurements whose values take a second; single heads' are quick of the reviews alone."""
-SINGLE = {"one_head", "all_but_one", "best_heads"}
+"""Up to a minute each, where another result comes by the same code in seconds: nightly."""
 
 
-def quick(key):
-    return key.measurement in QUICK or (key.measurement in SINGLE and key.task == "reviews")
+def in_tiers():
+    """Every result; each measurement's smallest in a half is asked in every run, the others nightly."""
+    smallest = {}
+    for key in KEYS:
+        smallest.setdefault((key.measurement, half_of(key)), []).append(key)
+    always = {min(keys, key=size) for keys in smallest.values()} - LONG
+    return [
+        pytest.param(key, marks=pytest.mark.slow if key in always else pytest.mark.nightly)
+        for key in KEYS
+    ]
 
 
-@pytest.mark.parametrize("key", in_tiers(KEYS, {*filter(quick, KEYS)}), ids="-".join)
+def size(key):
+    """Bytes of all outcomes."""
+    path = key.path()
+    return sum(part.stat().st_size for part in path.parent.glob(f"{key.task}.{key.model}.*.npz"))
+
+
+@pytest.mark.parametrize("key", in_tiers(), ids="-".join)
 def test_values_of_a_committed_result_follow_from_its_outcomes(key):
     assert records.values_follow(store.load(key)).agrees
 
