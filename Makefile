@@ -19,8 +19,10 @@ FAIRSEQ := .venv/.fairseq
 MATHJAX := book/static/mathjax-tex-svg.js
 NOTEBOOKS = $(sort $(filter-out %-run.ipynb,$(wildcard notebooks/*.ipynb)))
 # Tests run in as many processes as there are cores, at most four (each holds torch, about 1 GB),
-# and of one thread each: processes of several threads would wait for one another.
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile
+# and of one thread each: processes of several threads would wait for one another. Files are handed
+# out in their order, which has the short ones last, and not by the number of their tests.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile \
+	--no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 book: _build/html/index.html

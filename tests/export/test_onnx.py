@@ -28,7 +28,7 @@ def fed(session, inputs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bert", "llama", "t5"])
+@pytest.mark.parametrize("name", ["llama", "t5"])  # BERT goes the whole way in the command's test
 def test_logits_are_equal_at_several_sizes_and_the_file_holds_what_is_left(name, tmp_path):
     model = pruned(name)
     written = export_onnx(model, tmp_path / "out")

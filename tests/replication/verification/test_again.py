@@ -21,6 +21,7 @@ LANGUAGE = ("language_curve", "language_heads", "language_recovery")
 ALWAYS = {"figure1b", "figure3b", "table1"}
 # Of many orders and trainings, one of each kind.
 PARTS = {
+    "figure3b": ("importance", "random"),
     "which_first": (
         *("importance unnormalised", "importance rescored", "random", "importance tuned"),
         *("importance-entropy chosen", "importance-entropy shuffled"),
