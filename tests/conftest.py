@@ -30,7 +30,12 @@ from headprune_lib.specs import ATTENTION_SPECS, REGISTERED
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # a plugin may have imported torch
 
 
+LONGEST = {"test_pages.py", "test_notebooks.py"}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Handed out first: nobody then waits for the site, which one of them builds, nor for the last.
+    items.sort(key=lambda item: item.path.name not in LONGEST)
     for item in items:
         # whoever asks for trained models waits for them, and then measures
         if "trained" in getattr(item, "fixturenames", ()):

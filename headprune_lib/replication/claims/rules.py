@@ -574,13 +574,13 @@ def apart(values: Mapping[str, Any]) -> Judged:
     trainings = "1 training" if number == 1 else f"{number} trainings"
     met, sentence = _papers_rise(values)
     slopes = values.get("slopes") or {}
-    parts = {name: slopes[name] for name in C5_PARTS if name in slopes}
+    parts = {name: _per_doubling(slopes[name]) for name in C5_PARTS if name in slopes}
     shown = "; ".join(
         f"{C5_PARTS[name]} "
         + (_with_ends(slope) if slope["interval"] else f"{slope['difference']:+.3f}")
         for name, slope in parts.items()
     )
-    begin = f"Change as updates grow by the factor e, {trainings}: {shown}"
+    begin = f"Change as the updates double, {trainings}: {shown}"
     sentence = f"{begin if slopes else f'{trainings} without random orders'}.{sentence}"
     lacking = {
         "random orders are needed": not slopes,
@@ -591,7 +591,7 @@ def apart(values: Mapping[str, Any]) -> Judged:
     }
     if needed := next((what for what, lacks in lacking.items() if lacks), ""):
         return Judged("undecided", met, sentence, 0.0, f"none: {needed}")
-    paper_slope = C5_PAPER_RISE / values["log_range"]
+    paper_slope = C5_PAPER_RISE / values["log_range"] * math.log(2)
     low, high = parts["importance"]["interval"]
     # a part is denied where its interval holds no slope on the claim's side, or none like the paper's
     rises: Word = "replicates" if low > 0 else "differs" if high < paper_slope else "undecided"
@@ -607,6 +607,15 @@ def apart(values: Mapping[str, Any]) -> Judged:
         estimates=tuple(_beside_zero(slope, C5_PARTS[name]) for name, slope in parts.items()),
         trainings=number,
     )
+
+
+def _per_doubling(slope: Found) -> Found:
+    """A slope over the natural logarithm as the change at twice as many updates."""
+    scaled = {
+        name: slope[name] * math.log(2) for name in ("difference", "error") if slope.get(name)
+    }
+    interval = slope["interval"] and [end * math.log(2) for end in slope["interval"]]
+    return {**slope, **scaled, "interval": interval}
 
 
 def _papers_rise(values: Mapping[str, Any]) -> tuple[bool | None, str]:
@@ -655,7 +664,7 @@ C5 = Claim(
     effect="the share of BLEU kept by importance rises from 60% to 87.5%.",
     page=("notebooks/07_training_dynamics", "figure-5"),
     shown=(
-        "change of the share of BLEU kept when training is 2.7 times as long",
+        "change of the share of BLEU kept when training is twice as long",
         "{:+.2f}",
         "right, for random orders to its left",
     ),

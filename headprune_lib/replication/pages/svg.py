@@ -96,7 +96,7 @@ def _heading(axes: Axes, number: int, of: int) -> str:
     title = axes.get_title().replace("\n", " ")
     named = ": ".join(filter(None, [f"Panel {number}" if of > 1 else "", title]))
     across, up = (
-        label.replace("\n", " ") or "one a row" for label in (axes.get_xlabel(), axes.get_ylabel())
+        label.replace("\n", " ") or "rows" for label in (axes.get_xlabel(), axes.get_ylabel())
     )
     return f"{named}{' – ' if named else ''}{up} against {across}"
 
