@@ -309,23 +309,22 @@ def run_bench(
 
 @app.command(cls=WITH_FOLDERS, rich_help_panel=PANEL)
 def plan(
-    profile: Annotated[str, typer.Argument(help="smoke, default, base or paper.")] = "paper",
-    only: Annotated[
-        str | None, typer.Option(help="One table or figure, such as figure3b, and what it needs.")
-    ] = None,
+    artifact: Artifact = "all",
+    profile: ProfileName = "paper",
     task: Task = None,
     model: ModelName = None,
     data: Data = None,
     device: DeviceName = None,
     values: Values = None,
 ) -> None:
-    """Show what a profile would fetch and compute, what is done, and how long the rest takes.
+    """Show what a profile, or one table or figure, would fetch and compute, and how long it takes.
 
     Nothing is fetched. Hours come from passes timed now, on a model of the same shape.
     """
     with user_errors():
         given = read_values(values, task=task, model=model, data=data, device=device)
         settings = profiles.load_profile(profile, **given)
+        only = None if artifact == "all" else artifact
         if only is not None:
             measurements.halves_of(only)  # before torch looks for a GPU
         if settings.lacks_gpu:
