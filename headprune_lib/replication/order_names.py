@@ -28,7 +28,7 @@ from headprune_lib.replication.lazy import (
     utils,
 )
 from headprune_lib.replication.store import Arrays
-from headprune_lib.replication.store.heads import KINDS
+from headprune_lib.replication.store.packing import KINDS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

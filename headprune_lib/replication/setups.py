@@ -63,7 +63,7 @@ from headprune_lib.replication.models.weights import check_worker_has, sha256_of
 from headprune_lib.replication.order_names import NamedOrder, Tokens, tokens_of
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Journal, Measured
-from headprune_lib.replication.store.heads import KINDS, heads_array, heads_in, joined
+from headprune_lib.replication.store.packing import KINDS, heads_array, heads_in, joined
 from headprune_lib.scoring import head_importance, normalize_l2
 from headprune_lib.selection import Head
 from headprune_lib.utils import (

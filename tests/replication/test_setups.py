@@ -21,7 +21,7 @@ from headprune_lib.replication.measurements.language_curve import (
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import LanguageSubject
 from headprune_lib.replication.store import Journal
-from headprune_lib.replication.store.heads import heads_in
+from headprune_lib.replication.store.packing import heads_in
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ from headprune_lib.replication.metrics import SCORES, corpus_bleu
 from headprune_lib.replication.published import paper, published_shares, published_task
 from headprune_lib.replication.stats import Z95, all_of, detectable, power_above, standard_error
 from headprune_lib.replication.store import OUTCOMES, Arrays, Result
-from headprune_lib.replication.store.heads import all_counts
+from headprune_lib.replication.store.packing import all_counts
 from headprune_lib.replication.titles import spelled
 
 Found = Mapping[str, Any]

@@ -29,7 +29,7 @@ from headprune_lib.replication.measurements.single_heads import Accuracy, of_cut
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Measured, prefixed, unprefixed
-from headprune_lib.replication.store.heads import all_counts, first_verses, rows_of
+from headprune_lib.replication.store.packing import all_counts, first_verses, rows_of
 
 # resamples are over heads, and splits halve the examples
 _STATISTICS: dict[Half, Constants] = {

@@ -43,7 +43,7 @@ from headprune_lib.replication.models.translators import (
 from headprune_lib.replication.order_names import seed_in
 from headprune_lib.replication.profiles import Checkpoints, Profile
 from headprune_lib.replication.store import Arrays, Journal, Measured, Outcomes
-from headprune_lib.replication.store.heads import BESIDE, KINDS, coarse_losses, heads_array
+from headprune_lib.replication.store.packing import BESIDE, KINDS, coarse_losses, heads_array
 
 SHARED = ("reference_lengths", f"{BESIDE}reference_lengths", "reference_pieces", "further")
 """Outcomes that all checkpoints of a training have in common."""

@@ -55,7 +55,7 @@ from headprune_lib.replication.order_names import (
 )
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Measured, Outcomes, prefixed
-from headprune_lib.replication.store.heads import BESIDE, KINDS
+from headprune_lib.replication.store.packing import BESIDE, KINDS
 
 # --- the curves of a result -----------------------------------------------------------------------
 

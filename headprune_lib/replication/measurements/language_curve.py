@@ -36,7 +36,7 @@ from headprune_lib.replication.order_names import (
 )
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Journal, Measured, Outcomes
-from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.replication.store.packing import heads_array
 
 PLAIN = "importance unnormalised"
 PER_GROUP, WHOLE_GROUPS = f"{PLAIN} per group", f"{PLAIN} whole groups"

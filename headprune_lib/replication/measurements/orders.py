@@ -32,7 +32,12 @@ from headprune_lib.replication.order_names import (
 )
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Journal, Measured
-from headprune_lib.replication.store.heads import coarse_losses, first_verses, heads_array, heads_in
+from headprune_lib.replication.store.packing import (
+    coarse_losses,
+    first_verses,
+    heads_array,
+    heads_in,
+)
 
 Subject: TypeAlias = "setups.EncoderSubject | setups.TranslationSubject"
 Run: TypeAlias = "tuple[str, Subject, list[selection.Head]]"

@@ -43,7 +43,7 @@ from headprune_lib.replication.models.encoders import WAYS, Way, evaluate
 from headprune_lib.replication.order_names import RANDOM, mask_key, parse_part, read_name
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
-from headprune_lib.replication.store.heads import heads_array, heads_in
+from headprune_lib.replication.store.packing import heads_array, heads_in
 
 NO_ORDER = "uncut"
 Asked = tuple[str, float, Way]

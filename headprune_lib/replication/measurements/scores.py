@@ -51,7 +51,7 @@ from headprune_lib.replication.order_names import (
 )
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
-from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.replication.store.packing import heads_array
 
 
 def scored_once(order: str) -> NamedOrder:

@@ -40,7 +40,7 @@ from headprune_lib.replication.measurements.estimates import interval_record
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, prefixed
-from headprune_lib.replication.store.heads import (
+from headprune_lib.replication.store.packing import (
     BESIDE,
     KINDS,
     all_counts,

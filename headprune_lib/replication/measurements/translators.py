@@ -24,7 +24,7 @@ from headprune_lib.replication.measurements.estimates import (
 from headprune_lib.replication.measurements.single_heads import best_heads, one_head
 from headprune_lib.replication.metrics import corpus_bleu, pack, sentence_counts, signature
 from headprune_lib.replication.store import Arrays, Measured
-from headprune_lib.replication.store.heads import KINDS, first_verses, heads_array, heads_in
+from headprune_lib.replication.store.packing import KINDS, first_verses, heads_array, heads_in
 
 BEAMS = (1, 5)
 

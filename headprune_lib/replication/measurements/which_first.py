@@ -53,7 +53,7 @@ from headprune_lib.replication.order_names import RANDOM, further_training, pars
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats import count_chunks
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
-from headprune_lib.replication.store.heads import KINDS, heads_array, heads_in
+from headprune_lib.replication.store.packing import KINDS, heads_array, heads_in
 
 N_EXAMPLES, N_VERSES = 1_000, 256
 """Of the test text, at most: many orders are followed, each on several trainings."""

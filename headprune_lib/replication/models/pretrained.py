@@ -364,7 +364,7 @@ def own_model(given: str, known: dict[str, Base]) -> str:
         return given
     folder = absolute(given)
     if folder.is_dir():
-        check_folder(folder)
+        check_model_folder(folder)
         base = Base(folder.name, str(folder), given=str(folder))
     elif re.fullmatch(r"\w[\w.-]*/[\w.-]+", given) and not folder.parent.is_dir():
         base = Base(folder.name, given, hub=given, given=given)
@@ -386,7 +386,7 @@ def refuse_missing(model: str) -> None:
         raise ValueError(f"no folder {model}; give one that save_pretrained wrote, or a name")
 
 
-def check_folder(folder: Path) -> None:
+def check_model_folder(folder: Path) -> None:
     """Raises ValueError for a folder that ``save_pretrained`` wrote no model and tokenizer to."""
     needed = ("config.json", _WEIGHTS, "tokenizer_config.json")
     if missing := [name for name in needed if not (folder / name).is_file()]:

@@ -52,7 +52,7 @@ from headprune_lib.replication.profiles import (
     TranslatorRecipe,
 )
 from headprune_lib.replication.store.files import locked, replace_files
-from headprune_lib.replication.store.heads import BESIDE
+from headprune_lib.replication.store.packing import BESIDE
 
 PAD, UNKNOWN, END = 0, 1, 2
 

@@ -33,7 +33,7 @@ from headprune_lib.replication.lazy import torch, transformers
 from headprune_lib.replication.models.pretrained import (
     BASES,
     LANGUAGE_MODELS,
-    check_folder,
+    check_model_folder,
     own_model,
     refuse_missing,
 )
@@ -535,7 +535,7 @@ def enter_own(given: dict[str, Any]) -> dict[str, str]:
 def _enter_translator(values: dict[str, Any], given: dict[str, Any]) -> str:
     """Let each translation task of a profile have a Marian model of one's own; returns its name."""
     folder = absolute(given["translation_model"])
-    check_folder(folder)
+    check_model_folder(folder)
     if transformers.AutoConfig.from_pretrained(folder).model_type != "marian":
         raise ValueError(f"{folder} holds no Marian model, the only kind that is translated with")
     given["translation_model"] = str(folder)

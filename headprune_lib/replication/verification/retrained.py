@@ -41,7 +41,7 @@ from headprune_lib.replication.order_names import IMPORTANCE
 from headprune_lib.replication.paths import cache_root, trained_apart
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Key, Result
-from headprune_lib.replication.store.heads import all_counts
+from headprune_lib.replication.store.packing import all_counts
 from headprune_lib.replication.verification.again import (
     Quantity,
     found_again,

@@ -11,7 +11,7 @@ from headprune_lib.replication.measurements.single_heads import one_by_one_score
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
-from headprune_lib.replication.store.heads import heads_in
+from headprune_lib.replication.store.packing import heads_in
 from headprune_lib.selection import prune_schedule
 
 

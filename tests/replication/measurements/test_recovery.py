@@ -13,7 +13,7 @@ from headprune_lib.replication.measurements.orders import n_cut
 from headprune_lib.replication.measurements.recovery import read_part
 from headprune_lib.replication.models import encoders as retraining
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
-from headprune_lib.replication.store.heads import heads_in
+from headprune_lib.replication.store.packing import heads_in
 
 ENCODER = ("importance 40% all weights", "importance 40% LoRA", "random 60% LoRA", "uncut 0% LoRA")
 TRANSLATOR = ("uncut 0% all weights", "random 60% all weights")

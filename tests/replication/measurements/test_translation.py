@@ -20,7 +20,7 @@ from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.profiles import Checkpoints
 from headprune_lib.replication.setups import TranslationSubject
 from headprune_lib.replication.store import Journal
-from headprune_lib.replication.store.heads import KINDS, all_counts
+from headprune_lib.replication.store.packing import KINDS, all_counts
 
 
 @pytest.fixture(scope="module")

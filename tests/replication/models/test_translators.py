@@ -27,7 +27,7 @@ from headprune_lib.replication.models.translators import (
     train,
     training_folder,
 )
-from headprune_lib.replication.store.heads import BESIDE
+from headprune_lib.replication.store.packing import BESIDE
 
 PRE, POST = "pre-norm", "post-norm"
 

@@ -17,7 +17,7 @@ from headprune_lib.replication.order_names import IMPORTANCE, parse_part
 from headprune_lib.replication.pages.tables.markup import shown_orders
 from headprune_lib.replication.published import published_task
 from headprune_lib.replication.store import Key, Result, plain
-from headprune_lib.replication.store.heads import KINDS, heads_array
+from headprune_lib.replication.store.packing import KINDS, heads_array
 from headprune_lib.replication.titles import order_title, spelled
 
 MEASURED = ("pruning_curve", "which_first")

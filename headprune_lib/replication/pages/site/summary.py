@@ -17,7 +17,7 @@ from headprune_lib.replication.formatting import formatted
 from headprune_lib.replication.pages.tables.beyond import grid
 from headprune_lib.replication.pages.tables.markup import verdict_html
 from headprune_lib.replication.pages.tables.verdicts import criterion_met
-from headprune_lib.replication.store.heads import KINDS
+from headprune_lib.replication.store.packing import KINDS
 
 COLUMNS = (
     "claim",

@@ -31,7 +31,7 @@ from headprune_lib.replication.published import (
     published_orders,
     ranks_alike,
 )
-from headprune_lib.replication.store.heads import KINDS
+from headprune_lib.replication.store.packing import KINDS
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import order_title, spelled
 

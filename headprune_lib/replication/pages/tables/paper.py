@@ -27,7 +27,7 @@ from headprune_lib.replication.pages.tables.markup import (
 )
 from headprune_lib.replication.pages.tables.verdicts import both_words
 from headprune_lib.replication.published import paper
-from headprune_lib.replication.store.heads import KINDS
+from headprune_lib.replication.store.packing import KINDS
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import machine, spelled
 

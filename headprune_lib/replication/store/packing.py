@@ -1,4 +1,4 @@
-"""Outcomes as results hold them: heads as small integers, and pairs under masks.
+"""How results hold outcomes: heads as small integers, and translations under masks as changes.
 
 Of masked models n-gram counts, packed, and draft losses are kept as the *change* from the unmasked one:
 few change, so that the files stay small.
