@@ -24,7 +24,7 @@ LONG = {
 """Up to a minute each, where another result comes by the same code in seconds: nightly."""
 
 
-def in_tiers():
+def by_cost():
     """Every result; each measurement's smallest in a half is asked in every run, the others nightly."""
     smallest = {}
     for key in KEYS:
@@ -42,7 +42,7 @@ def size(key):
     return sum(part.stat().st_size for part in path.parent.glob(f"{key.task}.{key.model}.*.npz"))
 
 
-@pytest.mark.parametrize("key", in_tiers(), ids="-".join)
+@pytest.mark.parametrize("key", by_cost(), ids="-".join)
 def test_values_of_a_committed_result_follow_from_its_outcomes(key):
     assert records.values_follow(store.load(key)).agrees
 
