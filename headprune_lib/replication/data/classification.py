@@ -1,8 +1,8 @@
-"""The tasks of classification: rated sentences, made-up ones, and public benchmarks.
+"""Classification tasks: rated sentences, made-up ones, and public benchmarks.
 
 A public benchmark is an entry of ``classification.yml``. Its text is read from the folder given as
-``data``, from the Hub for ``data="hub"``, or from the folder named in ``$HEADPRUNE_DATA``, and put in
-order of a hash, so that all ways give the same examples.
+``data``, from the Hub for ``data="hub"``, or from the folder named in ``$HEADPRUNE_DATA``. It is
+then sorted by a hash, so that all sources give the same examples.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from headprune_lib.replication.data.texts import (
 
 Metric = Literal["accuracy", "matthews", "f1"]
 Columns = dict[str, str | int]
-"""Columns of a table: of the ``label``, of the ``text`` and, of pairs, of the ``second`` text."""
+"""``label``, ``text`` and, for pairs, ``second`` text -> name or number of the column."""
 Row = tuple[str, ...]
-"""Where an example stands, for an error message; its label; its one or two texts."""
+"""The location of an example, for error messages; its label; its one or two texts."""
 
 _NO_LABEL = {"-", "-1"}
-"""Marks of pairs on which the annotators did not agree, and of test sets without labels."""
+"""Labels of pairs on which the annotators did not agree, and in test sets without labels."""
 
 
 @dataclass(frozen=True, eq=False)  # compared and cached by identity
@@ -51,17 +51,17 @@ class Task:
     """A classification task.
 
     Attributes:
-        name: as ``--task`` takes it.
+        name: as given to ``--task``.
         title: for pages.
         labels: names of the classes, in the order of their numbers.
-        read: gives the splits by name: ``test``, and ``train`` unless the task only serves as
+        read: returns the splits by name: ``test``, and ``train`` unless the task only serves as
             another domain. None for a :class:`Benchmark`.
-        registered: name -> checksum of what the committed results were measured on.
-        metric: what the task's score is; f1 is of class 1.
-        short: what tables and figures call it; the name if not given.
-        part_of: the task whose text and fine-tunings these are, where results of more of its test
-            examples are kept apart; what a profile says of that task holds here as well.
-        hub: the dataset on the Hub, if it is there in a form that can be read.
+        registered: name -> checksum of the text that the committed results were measured on.
+        metric: the task's score; f1 is that of class 1.
+        short: its name in tables and figures; ``name`` if not given.
+        part_of: the task that shares its text and fine-tunings, where results on more of the test
+            examples are kept apart; a profile's settings for that task apply here as well.
+        hub: the dataset on the Hub, if there is one in a readable form.
     """
 
     name: str
@@ -80,11 +80,11 @@ class Task:
         return self.part_of or self.name
 
     def load(self, data: str | None = None) -> dict[str, Texts]:
-        """The splits by name; ``data`` matters to the public benchmarks alone."""
+        """The splits by name; ``data`` only matters to public benchmarks."""
         return self.read()
 
     def split(self, name: str, data: str | None = None) -> Texts:
-        """One split; raises ValueError where the task has none of this name."""
+        """One split. Raises ValueError if the task has none of this name."""
         splits = self.load(data)
         if name not in splits:
             raise ValueError(
@@ -94,22 +94,22 @@ class Task:
         return splits[name]
 
     def checksums(self, data: str | None = None) -> dict[str, str]:
-        """Name -> checksum of the text that :meth:`load` gives: part of a result's signature."""
+        """Name -> checksum of the text that :meth:`load` returns: part of a result's signature."""
         return self.registered
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How one release lies on disk, below the folder that is given as ``data``.
+    """The file layout of one release, below the folder that is given as ``data``.
 
     Attributes:
-        files: split -> tables, one after the other; without ``columns`` the three files of labels,
-            texts and second texts, line by line.
-        columns: of the tables: names in the header row, or numbers where there is none.
+        files: split -> tables to concatenate; without ``columns``, the three files of labels, texts
+            and second texts, aligned by line.
+        columns: columns of the tables: names in the header row, or numbers if there is none.
         width: number of columns of tables without header row.
-        amid: split -> three such files of another task, to train on both. The first and the last
-            half of the task's own examples come first and last, so that what heads are chosen and
-            scored on is of the task itself.
+        amid: split -> three such files of another task, to train on both. They go between the two
+            halves of the task's own examples, so that the first and last examples, which heads are
+            chosen and scored on, are the task's own.
     """
 
     files: dict[str, list[str]]
@@ -125,11 +125,11 @@ class Layout:
         ]
 
     def missing(self, root: Path) -> list[str]:
-        """The files that ``root`` does not have."""
+        """The files that ``root`` lacks."""
         return [name for name in self.names if not (root / name).is_file()]
 
     def read(self, root: Path, labels: Sequence[str]) -> dict[str, Texts]:
-        """The splits; raises ValueError for a file that is not laid out so (it is named)."""
+        """The splits. Raises ValueError for a file of another layout (the message names it)."""
         splits = {}
         for split, names in self.files.items():
             paths = [root / name for name in names]
@@ -148,9 +148,9 @@ class Layout:
 
 @dataclass(frozen=True)
 class Hub:
-    """A dataset on the Hugging Face Hub, read with ``datasets``; ``splits`` are of ours its own.
+    """A dataset on the Hugging Face Hub, read with ``datasets``.
 
-    ``revision`` is its commit, the newest if not given.
+    ``splits`` maps our splits to its own; ``revision`` is its commit, the newest if not given.
     """
 
     path: str
@@ -164,7 +164,7 @@ class Hub:
 
         Raises:
             MissingData: ``datasets`` is not installed, or the Hub cannot be reached.
-            WrongChecksum: a file was changed on the way here; it is set aside.
+            WrongChecksum: a file was changed in transit; it is set aside.
         """
         try:
             import datasets
@@ -177,7 +177,7 @@ class Hub:
             table = datasets.load_dataset(
                 self.path, self.config, split=self.splits[split], revision=self.revision
             )
-        except Exception as error:  # each layer below has its own: network, proxy, file format
+        except Exception as error:  # each layer raises its own: network, proxy, file format
             check_hub_cache(self.path, "dataset")
             raise MissingData(
                 f"{self.path} of the Hugging Face Hub cannot be read "
@@ -185,7 +185,7 @@ class Hub:
             ) from error
         try:
             check_hub_cache(self.path, "dataset")
-        except WrongChecksum:  # nor may what was made of it be read next time
+        except WrongChecksum:  # nor may the table made from it be read next time
             for cached in table.cache_files:
                 shutil.rmtree(Path(cached["filename"]).parent, ignore_errors=True)
             raise
@@ -204,7 +204,7 @@ def _side_by_side(paths: Sequence[Path]) -> Iterator[Row]:
 
 
 def to_examples(rows: Iterable[Row], labels: Sequence[str]) -> Texts:
-    """Rows of any source as examples; those without agreed label (``-``, ``-1``) are left out.
+    """Rows of any source as examples; those without an agreed label (``-``, ``-1``) are left out.
 
     Raises:
         ValueError: a label that is neither one of ``labels`` nor its number, or an empty text.
@@ -232,7 +232,7 @@ class Benchmark(Task):
     """A public task whose text is not ours to ship.
 
     Attributes:
-        layouts: the releases that are known, the one the committed results are from first.
+        layouts: the known releases, the one of the committed results first.
     """
 
     layouts: tuple[Layout, ...] = ()
@@ -244,7 +244,7 @@ class Benchmark(Task):
             data: a folder, ``"hub"``, or None for ``$HEADPRUNE_DATA``.
 
         Raises:
-            MissingData: the text is not there; says what to put where.
+            MissingData: the text is not there; the message says which files to put where.
             ValueError: a file that is not laid out as expected (file and line are named).
         """
         if data == "hub":
@@ -260,14 +260,14 @@ class Benchmark(Task):
         return dict(_from_folder(self, root))
 
     def checksums(self, data: str | None = None) -> dict[str, str]:
-        """Checksums of the text at hand; without any, those of the committed results."""
+        """Checksums of the text at hand; if there is none, those of the committed results."""
         if data is None and self._root(None) is None:
             return self.registered
         splits = self.load(data)
         return {f"{self.whole}/{split}": examples.sha256 for split, examples in splits.items()}
 
     def _root(self, data: str | None) -> Path | None:
-        """The folder to read; None where none is named, or ``$HEADPRUNE_DATA`` lacks the task."""
+        """The folder to read; None if none is named, or if ``$HEADPRUNE_DATA`` lacks the task."""
         root = data_folder() if data is None else Path(data).expanduser()
         if root is None:
             return None
@@ -284,7 +284,7 @@ class Benchmark(Task):
         return None
 
     def _help(self, hub: bool = True) -> str:
-        """What to put where, or, unless it was asked in vain, to ask the Hub."""
+        """Advice on which files to put where or, with ``hub``, on reading from the Hub."""
         ways = " or ".join(", ".join(layout.names) for layout in self.layouts)
         return (
             f"Put {ways} into a folder and give it as data (--data FOLDER) or in "
@@ -330,14 +330,14 @@ _LEAST_RATING = 0.25
 
 
 def read_rated(path: Path) -> Texts:
-    """Rated sentences as positive (1) or negative (0), without repeats and near-neutral ones.
+    """Rated sentences as positive (1) or negative (0), without duplicates and near-neutral ones.
 
     Args:
         path: tab-separated ``id``, ``sentiment`` (-4 to 4), ``text``, with a header row.
 
     Raises:
-        ValueError: another header, a line that does not have three columns, or a rating that is no
-            number (the line is named).
+        ValueError: another header, a line that does not have as many columns, or a rating that is
+            not a number (the line is named).
     """
     sentences: dict[str, tuple[str, int]] = {}
     for where, cell, text in read_table(path, ["sentiment", "text"]):
@@ -386,7 +386,7 @@ _SENTIMENT = ("negative", "positive")
 
 @lru_cache(maxsize=8)
 def _read_source(name: str) -> dict[str, Texts]:
-    """Movie-review sentences in three splits; of another domain all are for testing."""
+    """Movie-review sentences in three splits; those of another domain are all for testing."""
     shares = {"test": 0.24, "valid": 0.05, "train": 0.71} if name == "reviews" else {"test": 1.0}
     return split_by_hash(read_rated(locate(SOURCES[name])), shares)
 
@@ -428,7 +428,7 @@ TASKS: dict[str, Task] = {
 
 
 def whole_task(name: str) -> str:
-    """The task whose text and fine-tunings stand behind a task's name; an unknown name itself.
+    """The task whose text and fine-tunings a task's name refers to; an unknown name is returned.
 
     >>> whole_task("snli-held"), whole_task("snli"), whole_task("no-task")
     ('snli', 'snli', 'no-task')

@@ -1,7 +1,7 @@
-"""Files of packages and of the network: found or fetched, and checked before they are read.
+"""Files from packages and from the network: found or fetched, and checked before they are read.
 
-The SHA-256 of what comes from the network is noted at the first download and checked at every later
-one. The notes lie beside the results, so that they are committed with what was measured.
+The SHA-256 of a file from the network is noted at the first download and checked at every later
+one. The notes are kept with the results, so that both are committed together.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def data_folder() -> Path | None:
 
 @dataclass(frozen=True)
 class Source:
-    """One file of one PyPI package, its SHA-256 and what may be done with it."""
+    """One file of one PyPI package, its SHA-256 and its licence."""
 
     package: str
     path: str
@@ -63,10 +63,10 @@ class Source:
 
 
 def locate(source: Source) -> Path:
-    """The file of a source, checked: in the folder ``$HEADPRUNE_DATA``, else in its package.
+    """The checked file of a source, from the folder ``$HEADPRUNE_DATA`` or else from its package.
 
     Raises:
-        MissingData: neither holds it. WrongChecksum: it is another file than the registered one.
+        MissingData: it is in neither. WrongChecksum: it is not the registered file.
     """
     folder = data_folder()
     path = folder / Path(source.path).name if folder else None
@@ -89,24 +89,24 @@ def locate(source: Source) -> Path:
 
 
 def _notes() -> tuple[Path, dict[str, str]]:
-    """The file of notes, and what it says: name -> SHA-256."""
+    """The path of the file of notes, and its content: name -> SHA-256."""
     path = results_root() / "fetched.json"
     return path, json.loads(path.read_text()) if path.is_file() else {}
 
 
 def noted(name: str) -> str | None:
-    """The SHA-256 that was noted of a file or text; None where it was never fetched."""
+    """The noted SHA-256 of a file or text; None if it was never fetched."""
     return _notes()[1].get(name)
 
 
 def check_fetched(found: dict[str, str]) -> None:
-    """Note the SHA-256 of what is fetched for the first time, and compare the others.
+    """Note the SHA-256 of files that are fetched for the first time, and compare the others'.
 
     Args:
         found: name -> SHA-256.
 
     Raises:
-        WrongChecksum: one is another than the noted one; nothing new is noted then.
+        WrongChecksum: one differs from the noted one; nothing new is noted then.
     """
     cache_root().mkdir(parents=True, exist_ok=True)
     with FileLock(cache_root() / "fetched.lock"):
@@ -124,9 +124,9 @@ def check_fetched(found: dict[str, str]) -> None:
 
 
 def check_hub_cache(repository: str, kind: str) -> set[Path]:
-    """What the Hub's cache holds of a repository, against the SHA-256 that the Hub says it has.
+    """Check a repository's files in the Hub's cache against the SHA-256 from the Hub.
 
-    There a large file is called by it.
+    The cache names a large file by its SHA-256; small files are not checked here.
 
     Args:
         kind: ``"model"`` or ``"dataset"``.
@@ -135,12 +135,12 @@ def check_hub_cache(repository: str, kind: str) -> set[Path]:
         the files that were checked: their names are their SHA-256.
 
     Raises:
-        WrongChecksum: one was changed on the way here; it is set aside, to be fetched again.
+        WrongChecksum: one was changed in transit; it is set aside, to be fetched again.
     """
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
 
-    if Path(repository).is_absolute():  # a folder in a repository's place: nothing was fetched
+    if Path(repository).is_absolute():  # a local folder: nothing was fetched
         return set()
     folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type=kind)
     checked: set[Path] = set()
@@ -163,11 +163,11 @@ def check_hub_cache(repository: str, kind: str) -> set[Path]:
 
 @dataclass(frozen=True)
 class Archive:
-    """A tar file on the network: fetched once, whatever breaks off on the way, and unpacked.
+    """A tar file on the network: fetched once, resuming if interrupted, and unpacked.
 
     Attributes:
-        sha256: as registered; where it is not known, that of the first download is noted.
-        files: names of what is needed of it, wherever it lies within.
+        sha256: the registered one; if it is not known, that of the first download is noted.
+        files: names of the members that are needed, in whatever folders they are.
     """
 
     name: str
@@ -176,12 +176,12 @@ class Archive:
     sha256: str = ""
 
     def folder(self) -> Path:
-        """The folder that holds ``files``; fetched and unpacked the first time.
+        """The folder with ``files``, fetched and unpacked the first time.
 
         Raises:
-            MissingData: it cannot be fetched; what came so far is kept, and the next call goes on.
-            WrongChecksum: it is another file than the registered or noted one, or no archive that
-                holds ``files``; it is set aside, and nothing is noted of it.
+            MissingData: fetching failed; a partial download is kept and resumed by the next call.
+            WrongChecksum: it is not the registered or noted file, or not an archive with ``files``;
+                it is set aside, and its hash is not noted.
         """
         if not self.here:
             path = self.target.parent / self.url.rpartition("/")[2]
@@ -196,17 +196,17 @@ class Archive:
 
     @property
     def target(self) -> Path:
-        """The folder that :meth:`folder` gives, whether it is there or not."""
+        """The folder that :meth:`folder` returns, whether it exists or not."""
         return cache_root() / "archives" / self.name
 
     @property
     def here(self) -> bool:
-        """Whether it was fetched and unpacked before."""
+        """Whether the archive was fetched and unpacked before."""
         return all((self.target / name).is_file() for name in self.files)
 
     @property
     def home(self) -> str:
-        """Where it is fetched from: ``url``, or the same file in ``$HEADPRUNE_MIRROR``."""
+        """The address to fetch from: ``url``, or the same file in ``$HEADPRUNE_MIRROR``."""
         mirror = os.environ.get("HEADPRUNE_MIRROR")
         return f"{mirror.rstrip('/')}/{self.url.rpartition('/')[2]}" if mirror else self.url
 
@@ -220,7 +220,7 @@ class Archive:
             _extract(path, self.files, Path(work))
             if missing := [name for name in self.files if not Path(work, name).exists()]:
                 raise WrongChecksum(f"{self.url} holds no {', '.join(missing)}: not {self.name}")
-            # only now: a page of an error that came first must not be what others are compared with
+            # only now: an error page that came first must not be what later files are compared with
             check_fetched({self.url: digest})
             self.target.mkdir(parents=True, exist_ok=True)
             for name in self.files:
@@ -228,7 +228,7 @@ class Archive:
 
 
 def _download(url: str, path: Path) -> None:
-    """Fetch a file, going on where an earlier download of it broke off."""
+    """Fetch a file, resuming an earlier download that broke off."""
     import requests
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -237,7 +237,7 @@ def _download(url: str, path: Path) -> None:
     asked = {"Range": f"bytes={have}-"} if have else {}
     try:
         with requests.get(url, headers=asked, stream=True, timeout=60) as answer:
-            if have and answer.status_code == 416:  # no more, or what came is of another file
+            if have and answer.status_code == 416:  # complete, or part of another file
                 if answer.headers.get("Content-Range") != f"bytes */{have}":
                     part.unlink()
                     return _download(url, path)
@@ -246,7 +246,7 @@ def _download(url: str, path: Path) -> None:
                 with part.open("ab" if answer.status_code == 206 else "wb") as file:
                     for chunk in answer.iter_content(CHUNK):
                         file.write(chunk)
-    except OSError as error:  # requests' errors are among them
+    except OSError as error:  # includes requests' errors
         raise MissingData(
             f"{url} cannot be fetched ({type(error).__name__}: {error}); the same command goes on "
             "where it broke off"
@@ -256,7 +256,7 @@ def _download(url: str, path: Path) -> None:
 
 
 def _extract(path: Path, names: Sequence[str], folder: Path) -> None:
-    """Write files of an archive into a folder by their last names, whatever folders it has."""
+    """Write the named files of an archive into a folder, without the archive's own folders."""
     try:
         with tarfile.open(path) as archive:
             for member in archive:
@@ -272,11 +272,11 @@ def _extract(path: Path, names: Sequence[str], folder: Path) -> None:
 
 
 def fetch_packages(pins: Sequence[str], work: Path, title: str, by_hand: str) -> None:
-    """Packages that hold weights, installed by pip into a folder of their own.
+    """Install packages that contain weights into a folder of their own, with pip.
 
     Args:
-        pins: with their hashes, as pip reads them.
-        by_hand: where what of them belongs, for who fetches them otherwise.
+        pins: requirements with their hashes, as pip reads them.
+        by_hand: the folder to unpack into, for users who fetch the packages themselves.
 
     Raises:
         MissingData: pip fails; the message says why.

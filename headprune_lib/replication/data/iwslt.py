@@ -1,7 +1,7 @@
-"""IWSLT14 German-English: talks, prepared as fairseq's own recipe for this set prepares them.
+"""IWSLT14 German-English: talks, prepared as in fairseq's own recipe for this set.
 
-Training lines without markup, at most 175 tokens a side and none 1.5 times as long as the other;
-every 23rd of them for validation; the development and test talks of 2010 to 2012 for testing.
+Training lines have no markup, at most 175 tokens per side and a ratio of lengths up to 1.5. Every
+23rd of them is for validation; the development and test talks of 2010 to 2012 are for testing.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from headprune_lib.replication.paths import cache_root
 
 @dataclass(frozen=True)
 class Moses:
-    """How a language's text is cut into tokens, which fairseq's translators read and BLEU counts.
+    """Tokenisation of a language's text, for fairseq's translators and for BLEU.
 
-    ``sacremoses`` does it; which of its switches are on is part of how a model's text was prepared.
+    ``sacremoses`` does it, with the switches that a model's training text was prepared with.
 
     Attributes:
-        language: such as ``"en"``; abbreviations are its own.
+        language: such as ``"en"``; the list of abbreviations depends on it.
         aggressive: hyphens within words are tokens (``-a`` of Moses' script).
         straight: a typographic apostrophe is read as a straight one.
         lower: tokens are in lower case.
@@ -38,7 +38,7 @@ class Moses:
     lower: bool = False
 
     def tokens(self, text: str) -> str:
-        """The tokens with a space between, escaped as Moses does.
+        """The tokens of a text, separated by spaces and escaped as Moses does.
 
         >>> Moses("en", aggressive=True, straight=True).tokens("It’s well-known.")
         'It &apos;s well @-@ known .'
@@ -50,7 +50,7 @@ class Moses:
         return tokenized.lower() if self.lower else tokenized
 
     def text(self, tokens: str) -> str:
-        """Text that a reader is used to, of tokens.
+        """Tokens put back into ordinary text.
 
         >>> Moses("en").text("It &apos;s well @-@ known .")
         "It's well-known."
@@ -58,7 +58,7 @@ class Moses:
         return _tools(self.language)[1].detokenize(tokens.split())
 
     def plain(self, text: str) -> str:
-        """A reference as the text of a translation is compared with it: in lower case if that is."""
+        """A reference in the form in which translations are compared: lower case if they are."""
         return text.lower() if self.lower else text
 
 
@@ -73,7 +73,7 @@ def _tools(language: str) -> tuple[Any, Any]:
 NAME = "iwslt14-deen"
 LANGUAGES = ("de", "en")
 N_SCORE = 2000
-"""How many training pairs importance is measured on."""
+"""The number of training pairs that importance is measured on."""
 _TESTS = (
     "IWSLT14.TED.dev2010",
     "IWSLT14.TEDX.dev2012",
@@ -98,23 +98,23 @@ _SEGMENT = re.compile(r'<seg id="\d*">\s*(.*?)\s*</seg>')
 
 
 def load() -> dict[str, Texts]:
-    """The splits; ``score`` is a sample of ``train``, and trained on as the rest.
+    """The splits; ``score`` is a sample of ``train``, and is trained on like the rest.
 
     Raises:
-        MissingData: the archive cannot be fetched. WrongChecksum: another file came.
-        ValueError: the two sides do not have as many lines.
+        MissingData: the archive cannot be fetched. WrongChecksum: it is not the expected file.
+        ValueError: the two sides differ in their number of lines.
     """
     return dict(_splits(prepared()))
 
 
 def checksums() -> dict[str, str]:
-    """Of the text at hand."""
+    """Name -> checksum of the splits at hand."""
     return {f"{NAME}/{name}": pairs.sha256 for name, pairs in _splits(prepared())}
 
 
 @lru_cache(maxsize=2)
 def _splits(folder: Path) -> tuple[tuple[str, Texts], ...]:
-    """Training and validation in the order of the files; the others as random samples."""
+    """Training and validation pairs in the order of the files; the other splits in random order."""
     splits = {
         name: read_pairs([folder / f"{name}.{side}" for side in LANGUAGES])
         for name in ("train", "valid", "test")
@@ -125,9 +125,9 @@ def _splits(folder: Path) -> tuple[tuple[str, Texts], ...]:
 
 
 def prepared() -> Path:
-    """The folder with ``train``, ``valid`` and ``test``, each with ``.de`` and ``.en``, a line a pair.
+    """The folder of ``train``, ``valid`` and ``test``, as ``.de`` and ``.en``, one line per pair.
 
-    ``<name>.tokens.de`` has the same lines in Moses' tokens. Made once, which takes minutes.
+    ``<name>.tokens.de`` has the same lines as Moses tokens. Making the folder, once, takes minutes.
     """
     root = data_folder()
     is_given = root is not None and (root / NAME).is_dir()
@@ -181,7 +181,7 @@ def _tokenised(sources: list[str], targets: list[str]) -> list[Row]:
 
 
 def _fits(row: Row) -> bool:
-    """Neither side is too long, nor much longer than the other."""
+    """Whether neither side is empty, too long, or much longer than the other."""
     lengths = [len(tokens.split()) for tokens in row[2:]]
     return min(lengths) >= 1 and max(lengths) <= min(_LONGEST, _RATIO * min(lengths))
 

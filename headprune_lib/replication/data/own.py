@@ -1,7 +1,7 @@
-"""Text of one's own: a folder with ``task.yml``, which says how it is read.
+"""The user's own text: a folder with ``task.yml``, which says how to read it.
 
-It is entered among the tasks of classification, of translation or of language models, whichever the
-file describes: by its ``labels``, its ``languages`` or the ``unit`` that a passage is.
+It is registered as a task of classification, of translation or of language models, whichever the
+file describes: by its ``labels``, its ``languages`` or the ``unit`` of its passages.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ Splits = dict[str, Texts]
 
 @dataclass(frozen=True, eq=False)
 class OwnTask(Task):
-    """A task of classification of one's own; its text is in no register."""
+    """The user's own classification task; no checksums of its text are registered."""
 
     def checksums(self, data: str | None = None) -> dict[str, str]:
-        """Checksums of the text."""
+        """Name -> checksum of each split."""
         return _checksums(self.name, self.load())
 
 
 @dataclass(frozen=True)
 class OwnText:
-    """What a folder's ``task.yml`` describes, and where it is entered.
+    """The text that a folder's ``task.yml`` describes, and the tasks it is registered as.
 
     Attributes:
-        entry: what the file says.
-        others: split -> the name of the task of its own that a further file is: another domain.
+        entry: the content of the file.
+        others: further split -> the name of its own task, which serves as another domain.
     """
 
     name: str
@@ -56,21 +56,21 @@ class OwnText:
 
     @property
     def kind(self) -> Literal["labels", "languages", "unit"]:
-        """What tells which tasks it is one of."""
+        """The entry that tells which kind of task it is."""
         return next(kind for kind in _KINDS if kind in self.entry)
 
     @property
     def fields(self) -> dict[str, str]:
-        """A profile's fields that name tasks -> the name that they get."""
+        """A profile's fields that name tasks -> the task name that each gets."""
         if self.kind == "languages":
             named = dict.fromkeys(("translation_task", "training_task"), self.name)
             return {**named, "translation_far": self.others.get("far", self.name)}
         return {{"labels": "task", "unit": "language_task"}[self.kind]: self.name}
 
     def over(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What stands in place of a profile's values.
+        """The values that override a profile's.
 
-        Of a task of classification no more text is chosen and scored on than there is.
+        For classification, heads are chosen and scored on no more text than there is.
         """
         given_values = dict(self.entry.get("profile", {}))
         if self.kind != "labels":
@@ -83,7 +83,7 @@ class OwnText:
 
 
 class _Kind(NamedTuple):
-    """How a kind of text is read: the splits that it needs, and the shares of a single file."""
+    """How to read a kind of text, the splits that it needs, and their shares of a single file."""
 
     register: dict[str, Any]
     read: Callable[[Path, dict[str, Any], dict[str, list[str]]], Splits]
@@ -133,14 +133,14 @@ _KINDS: dict[str, _Kind] = {
     "unit": _Kind(LANGUAGE_TASKS, _read_passages, {"train": 0.7, "test": 0.3}),
 }
 OWN_TEXTS: dict[str, OwnText] = {}
-"""The tasks of one's own that were entered; each is in the register of its kind as well."""
+"""The user's own tasks registered so far; each is in the register of its kind as well."""
 
 
 def own_text(data: str | None) -> OwnText | None:
-    """Enter the text of ``task.yml`` in a folder among the tasks; None where there is no such file.
+    """Register the text of a folder's ``task.yml`` as a task; None if there is no such file.
 
     Args:
-        data: a folder, or what else the option ``data`` takes.
+        data: a folder, or another value of the option ``data``.
 
     Raises:
         ValueError: the file does not describe a task, or its text is not laid out as it says.
@@ -184,7 +184,7 @@ def own_text(data: str | None) -> OwnText | None:
 
 
 def _check_name(name: str, folder: Path, file: Path) -> None:
-    """Raises ValueError where a name is taken by another task, or is none of letters."""
+    """Raises ValueError if a name is another task's, or not of letters, digits, ``_`` and ``-``."""
     is_taken = any(name in kind.register for kind in _KINDS.values())
     mine = name in OWN_TEXTS and OWN_TEXTS[name].folder == folder
     if (is_taken and not mine) or not re.fullmatch(r"[\w-]+", name):
@@ -192,7 +192,7 @@ def _check_name(name: str, folder: Path, file: Path) -> None:
 
 
 def _enter(own: OwnText) -> OwnText:
-    """Read the text and enter it, and each further file as a task of its own."""
+    """Read and register the text, and each further split as a task of its own."""
     kind, files = _KINDS[own.kind], own.entry["files"]
     files = {"all": files} if isinstance(files, str | list) else files
     files = {split: [at] if isinstance(at, str) else at for split, at in files.items()}
@@ -220,7 +220,7 @@ def _enter(own: OwnText) -> OwnText:
 
 
 def _task(own: OwnText, splits: Splits, title: str) -> Task | TranslationTask | LanguageTask:
-    """The entry of a register."""
+    """The text as a task of its kind's register."""
     entry, load, checksums = own.entry, partial(dict, splits), _checksums(own.name, splits)
     if own.kind == "labels":
         labels, metric = tuple(map(str, entry["labels"])), entry.get("metric", "accuracy")
@@ -238,5 +238,5 @@ def _checksums(name: str, splits: Splits) -> dict[str, str]:
 
 
 def own_pairs() -> list[str]:
-    """The tasks of translation that are of one's own."""
+    """The names of the user's own translation tasks."""
     return [name for name, text in OWN_TEXTS.items() if text.kind == "languages"]

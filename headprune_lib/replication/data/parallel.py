@@ -1,4 +1,4 @@
-"""The tasks of translation: the Bible, captions, news, posts and talks in two languages."""
+"""Translation tasks: the Bible, captions, news, posts and talks in two languages."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class TranslationTask:
     """A pair of languages and its text.
 
     Attributes:
-        load: gives the splits by name: ``train``, ``valid``, ``score`` and ``test``, where the text
-            is for all of these; no ``train`` where the model was trained by others.
-        registered: name -> checksum of what the committed results were measured on.
-        at_hand: gives the same of the text that ``load`` would give; ``registered`` if left out,
-            where no other text is accepted.
+        load: returns the splits by name: ``train``, ``valid``, ``score`` and ``test``, as far as
+            the text has them; no ``train`` where the model was trained by others.
+        registered: name -> checksum of the text that the committed results were measured on.
+        at_hand: returns the same for the text that ``load`` would return; if left out, only the
+            ``registered`` text is accepted.
         chosen: the split on which Table 5 chooses the best heads, and the one that it reports.
-        far: the split that is measured where this text is another task's other domain.
-        short: what pages call it; its name if left out.
+        far: the split that is measured when this text serves as another task's other domain.
+        short: its name on pages; ``name`` if left out.
     """
 
     name: str
@@ -58,7 +58,7 @@ class TranslationTask:
     short: str = ""
 
     def split(self, name: str) -> Texts:
-        """One split; raises ValueError where the task has none of this name."""
+        """One split. Raises ValueError if the task has none of this name."""
         splits = self.load()
         if name not in splits:
             raise ValueError(f"{self.name} has no split {name}, only {', '.join(splits)}")
@@ -66,7 +66,7 @@ class TranslationTask:
 
     @property
     def checksums(self) -> dict[str, str]:
-        """Name -> checksum of the text that ``load`` gives: part of a training's recipe."""
+        """Name -> checksum of the text that ``load`` returns: part of a training's recipe."""
         return self.registered if self.at_hand is None else self.at_hand()
 
 
@@ -100,10 +100,10 @@ def read_version(path: Path, version: str) -> dict[Place, str]:
 
 
 def split_by_chapter(pairs: Texts, shares: dict[str, float] = SHARES) -> Splits:
-    """Splits that hold whole chapters: verses of one chapter share names and phrases.
+    """Splits of whole chapters, since the verses of a chapter share names and phrases.
 
-    A chapter's place depends on its book and number alone, so that all translations of a verse
-    are on one side. Each split is in order of a hash of the verse: its first n are a sample.
+    A chapter's split depends on its book and number alone, so that all translations of a verse
+    are in the same one. Each split is in order of a hash of the verse: its first n are a sample.
     """
     members: dict[str, list[int]] = {name: [] for name in (*shares, "train")}
     for i in sorted(
@@ -115,7 +115,7 @@ def split_by_chapter(pairs: Texts, shares: dict[str, float] = SHARES) -> Splits:
 
 
 def split_of_chapter(book: int, chapter: int, shares: dict[str, float] = SHARES) -> str:
-    """The split that a chapter is in: ``train``, or the name of one of the shares."""
+    """The split that a chapter belongs to: ``train``, or the name of one of the shares."""
     at, upper = hash_share(f"{book}:{chapter}"), 0.0
     for name, share in shares.items():
         upper += share
@@ -157,10 +157,10 @@ def _made_up(swap: bool = False) -> Splits:
     return split_by_chapter(_pairs(rows), {"test": 0.15, "valid": 0.15, "score": 0.15})
 
 
-# Multi30k: captions of photographs, read from a folder of one's own, for they are not ours to ship.
+# Multi30k: captions of photographs, read from the user's folder, since they are not ours to ship.
 
 CAPTIONS = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
-"""Split -> how its files begin, in the folder ``multi30k``."""
+"""Split -> the stem of its files in the folder ``multi30k``."""
 _SCORED = 1 / 29
 """Share of the training captions that importance is measured on: about 1,000 of 29,000."""
 _MULTI30K = {
@@ -174,11 +174,11 @@ _MULTI30K = {
 def _captions() -> Splits:
     """The splits of the text in ``$HEADPRUNE_DATA``, each in order of a hash of its text.
 
-    Pairs that importance is measured on are of the training captions, and not trained on.
+    The pairs that importance is measured on are taken out of the training captions.
 
     Raises:
-        MissingData: the text is not there; says what to put where.
-        ValueError: files that are not UTF-8, not of one length, or hold an empty line.
+        MissingData: the text is not there; the message says which files to put where.
+        ValueError: files that are not UTF-8, not equally long, or have an empty line.
     """
     files = _caption_files()
     if None in files:
@@ -187,7 +187,7 @@ def _captions() -> Splits:
 
 
 def _caption_checksums() -> dict[str, str]:
-    """Of the text at hand; without any, of that which the committed results are from."""
+    """Checksums of the text at hand; if there is none, those of the committed results."""
     if None in _caption_files():
         return _MULTI30K
     return {f"multi30k/{name}": pairs.sha256 for name, pairs in _captions().items()}
@@ -211,14 +211,14 @@ def _read_captions(files: tuple[tuple[Path, Path], ...]) -> tuple[tuple[str, Tex
         name: in_hash_order(read_pairs(paths)) for name, paths in zip(CAPTIONS, files, strict=True)
     }
     train = splits["train"]
-    n = sum(at < _SCORED for at in text_hashes(train))  # equal pairs are on one side
+    n = sum(at < _SCORED for at in text_hashes(train))  # equal pairs go into the same split
     return tuple({**splits, "train": train.after(n), "score": train.first(n)}.items())
 
 
 def _own_files(name: str, languages: tuple[str, str], instead: str) -> tuple[Path, Path] | None:
-    """A text and its translation in ``$HEADPRUNE_DATA``, as they are or compressed (``.gz``).
+    """The files of a text and its translation in ``$HEADPRUNE_DATA``, plain or ``.gz``.
 
-    None where it has no such folder.
+    None if it has no such folder.
 
     Raises:
         MissingData: one of them is not in the folder; ``instead`` says what to do.
@@ -235,21 +235,21 @@ def _own_files(name: str, languages: tuple[str, str], instead: str) -> tuple[Pat
     return files[0], files[1]
 
 
-# News and posts of Reddit: what the paper's English-French translator is measured on. sacrebleu
-# fetches the sets from their public homes and checks them; a folder of one's own goes before.
+# News and Reddit posts, on which the paper's English-French translator is measured. sacrebleu
+# fetches the sets from their public homes and checks them; the user's folder takes precedence.
 
 _PUBLIC = {
     **{f"newstest/newstest20{year}": f"wmt{year}" for year in ("09", "10", "11", "12", "13")},
     "newstest/newstest2014": "wmt14/full",
     "mtnt/test": "mtnt1.1/test",
 }
-"""How a folder's files begin -> what sacrebleu calls the set."""
+"""Stem of a set's files in a folder -> sacrebleu's name of the set."""
 NEWS = {
     "score": tuple(f"newstest/newstest{year}" for year in range(2009, 2013)),
     "test": ("newstest/newstest2013",),
     "valid": ("newstest/newstest2014",),
 }
-"""Split -> its files. What the paper chooses on one of the last two sets, it reports on the other."""
+"""Split -> its files. The paper chooses heads on one of the last two sets and reports the other."""
 POSTS = {"test": ("mtnt/test",)}
 
 
@@ -268,11 +268,11 @@ def _set_checksums(files: dict[str, tuple[str, ...]]) -> dict[str, str]:
 
 
 def _set(name: str) -> Texts:
-    """A set of sentences with their translations, pairs with an empty side left out.
+    """A set of sentences with their translations, without pairs that have an empty side.
 
     Raises:
-        MissingData: it cannot be fetched. WrongChecksum: something else came.
-        ValueError: files that are not UTF-8, or not of one length.
+        MissingData: it cannot be fetched. WrongChecksum: it is not the expected set.
+        ValueError: files that are not UTF-8, or not equally long.
     """
     folder = name.partition("/")[0]
     instead = f"put it there, or leave {folder} out of HEADPRUNE_DATA to have it fetched"
@@ -290,18 +290,18 @@ def _read_set(name: str, source: Path, target: Path) -> Texts:
 
 
 def _from_sacrebleu(name: str) -> tuple[Path, Path]:
-    """Source and reference of a set as ``sacrebleu`` keeps them."""
+    """The source and reference files of a set in ``sacrebleu``'s own folder."""
     from sacrebleu.dataset import DATASETS
     from sacrebleu.utils import SACREBLEU_DIR
 
     known = DATASETS[name]
     try:
         return Path(known.get_source_file("en-fr")), Path(known.get_reference_files("en-fr")[0])
-    except (OSError, HTTPException) as error:  # most of urllib's errors are among the first
+    except (OSError, HTTPException) as error:  # OSError includes most of urllib's errors
         reason, kind = f"{type(error).__name__}: {error}", MissingData
-    except SystemExit:  # its way of saying that the checksum is another
+    except SystemExit:  # sacrebleu's way of reporting a wrong checksum
         reason, kind = f"another file than MD5 {known.md5[0]} came", WrongChecksum
-    # it takes any file that is there for the whole one
+    # sacrebleu takes any file that is there for the whole one
     downloaded = [
         path
         for path in (Path(SACREBLEU_DIR) / name / "raw").glob("*")
@@ -315,7 +315,7 @@ def _from_sacrebleu(name: str) -> tuple[Path, Path]:
 
 
 def public_files() -> bool:
-    """Whether ``sacrebleu`` has fetched all of the sets to here before."""
+    """Whether ``sacrebleu`` has already fetched all of the sets."""
     from sacrebleu.utils import SACREBLEU_DIR
 
     return all(any((Path(SACREBLEU_DIR) / name).glob("*.src")) for name in _PUBLIC.values())

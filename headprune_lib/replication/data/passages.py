@@ -17,11 +17,11 @@ class LanguageTask:
     """Text that a language model predicts.
 
     Attributes:
-        name: as ``--task`` takes it.
+        name: as given to ``--task``.
         title: for pages.
-        short: what tables and figures call it.
-        unit: what one passage is.
-        load: gives ``train`` and ``test``, each in order of a hash: the first n are a sample.
+        short: its name in tables and figures.
+        unit: what one passage is, such as ``"chapter"``.
+        load: returns ``train`` and ``test``, each in order of a hash: the first n are a sample.
         checksums: name -> checksum of the text.
     """
 
@@ -35,7 +35,7 @@ class LanguageTask:
 
 @cache
 def _chapters() -> dict[str, Texts]:
-    """Of the World English Bible; test chapters are those of the translation tasks."""
+    """Chapters of the World English Bible; the test chapters are those of the translation tasks."""
     chapters: dict[tuple[int, int], list[str]] = {}
     for (book, chapter, _), text in sorted(read_version(locate(BIBLE), "4").items()):
         chapters.setdefault((book, chapter), []).append(text)
@@ -46,7 +46,7 @@ def _chapters() -> dict[str, Texts]:
 
 
 def _without_labels(task: str) -> dict[str, Texts]:
-    """The texts of a classification task."""
+    """The texts of a classification task, without their labels."""
     splits = TASKS[task].load()
     return {name: in_hash_order(Texts(splits[name].texts)) for name in ("train", "test")}
 

@@ -1,4 +1,4 @@
-"""Made-up text for the smoke profile: seconds to train on, and no meaning."""
+"""Made-up text for the smoke profile: meaningless, and quick to train on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def synthetic(seed: int) -> Callable[[], Splits]:
 
 
 def synthetic_pairs(seed: int) -> Callable[[], Splits]:
-    """Loader of pairs of sentences, alike (1) where both are of one sentiment."""
+    """Loader of pairs of sentences, alike (1) if both have the same sentiment."""
 
     def load() -> Splits:
         def paired(examples: Texts) -> Texts:
@@ -53,7 +53,7 @@ def synthetic_pairs(seed: int) -> Callable[[], Splits]:
 
 
 def word_tokenizer() -> transformers.PreTrainedTokenizerBase:
-    """One word of the made-up sentences a token."""
+    """A tokenizer for the made-up sentences, with one token per word."""
     import transformers
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 

@@ -1,4 +1,4 @@
-"""Texts with their labels or translations, read from files and split by nothing but the text."""
+"""Texts with their labels or translations, read from files and split by their content alone."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Place = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts in their order, with what belongs to each of them.
+    """Texts in order, with their labels, second texts and places.
 
     Attributes:
-        texts: sentences, passages, the first text of each pair, or what is translated.
-        labels: class numbers from 0; empty where the texts have none.
-        second: the other text of each pair, or its translation; None for single texts.
-        places: where each text comes from; empty where that does not matter.
+        texts: sentences, passages, first texts of pairs, or source texts of translations.
+        labels: class numbers from 0; empty if the texts have none.
+        second: second texts of pairs, or translations; None for single texts.
+        places: where each text comes from; empty if that does not matter.
     """
 
     texts: tuple[str, ...]
@@ -37,7 +37,7 @@ class Texts:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """What is translated."""
+        """The texts to be translated."""
         return self.texts
 
     @property
@@ -46,7 +46,7 @@ class Texts:
         return self.second or ()
 
     def first(self, n: int | None) -> Texts:
-        """The first ``n`` texts, all where ``n`` is None or larger than there are."""
+        """The first ``n`` texts; all if ``n`` is None or there are fewer."""
         return self.rows(range(len(self))[:n])
 
     def after(self, n: int) -> Texts:
@@ -54,15 +54,15 @@ class Texts:
         return self.rows(range(len(self))[n:])
 
     def last(self, n: int) -> Texts:
-        """The last ``n`` texts, all where there are fewer."""
+        """The last ``n`` texts; all if there are fewer."""
         return self.after(max(0, len(self) - n))
 
     def rows(self, positions: Sequence[int]) -> Texts:
-        """The texts at these positions, in their order."""
+        """The texts at these positions, in the order of ``positions``."""
         return Texts(*(column and tuple(column[i] for i in positions) for column in self._columns))
 
     def and_(self, more: Texts) -> Texts:
-        """These texts, then those of another set, which has the same of each text."""
+        """These texts, then those of another set, which must have the same columns."""
         columns = zip(self._columns, more._columns, strict=True)
         return Texts(*(None if left is None else (*left, *right) for left, right in columns))
 
@@ -72,7 +72,7 @@ class Texts:
 
     @cached_property
     def sha256(self) -> str:
-        """Checksum of texts and labels, or of texts and their translations, in their order."""
+        """Checksum of texts, second texts and, if there are no places, labels, in their order."""
         columns = [self.texts, self.second] if self.places else [*self._columns[:3]]
         return hashlib.sha256(json.dumps(columns, ensure_ascii=False).encode()).hexdigest()
 
@@ -88,7 +88,7 @@ def hash_share(text: str) -> float:
 
 
 def text_hashes(texts: Texts) -> list[float]:
-    """Of each text, or pair, a number in [0, 1) that depends on its normalised spelling alone."""
+    """A number in [0, 1) for each text or pair, which depends on its normalised spelling alone."""
     pairs = zip(*filter(None, (texts.texts, texts.second)), strict=True)
     return [hash_share("\t".join(map(normalise, pair))) for pair in pairs]
 
@@ -101,7 +101,7 @@ def in_hash_order(texts: Texts) -> Texts:
 
 
 def split_by_hash(texts: Texts, shares: dict[str, float]) -> dict[str, Texts]:
-    """Splits that depend on each normalised text alone, so that none is on two sides.
+    """Splits that depend on each normalised text alone, so that no text is in two of them.
 
     Args:
         shares: name -> share of the texts; they add up to 1. Each split is in order of hash, so
@@ -118,16 +118,16 @@ def split_by_hash(texts: Texts, shares: dict[str, float]) -> dict[str, Texts]:
 def read_table(
     path: Path, columns: Sequence[str | int], width: int | None = None
 ) -> Iterator[tuple[str, ...]]:
-    """The lines of a table: where each is, for an error message, then its cells.
+    """The lines of a table: the location of each, for error messages, then its cells.
 
-    Cells are separated by tabs, in a file that ends in ``.csv`` by commas, between quotes if need be.
+    Cells are separated by tabs, or in a ``.csv`` file by commas, with quotes where needed.
 
     Args:
         columns: names in the header row, or numbers where there is none.
         width: number of columns of a file without header row.
 
     Raises:
-        ValueError: a header without the columns, or a line of another width (it is named).
+        ValueError: a header without the columns, or a line of another width (the line is named).
     """
     commas = path.suffix.lower() == ".csv"
     form = {"strict": True} if commas else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
@@ -142,7 +142,7 @@ def read_table(
                         f"{path} starts with the columns {header}, expected {missing} among them"
                     )
                 width, places = len(header), [header.index(str(name)) for name in columns]
-            for cells in lines:  # pandas would fill a short line up, and shift one with a cell more
+            for cells in lines:  # pandas would pad a short line, and shift one with an extra cell
                 where = f"{path}, line {lines.line_num}"
                 if len(cells) != width:
                     raise ValueError(
@@ -160,7 +160,7 @@ def read_lines(paths: Sequence[Path]) -> list[list[str]]:
     """The lines of files that belong together, plain or compressed (``.gz``).
 
     Raises:
-        ValueError: a file that is not UTF-8, or not as many lines in each.
+        ValueError: a file that is not UTF-8, or files that are not equally long.
     """
     sides = []
     for path in paths:
@@ -182,11 +182,11 @@ def read_pairs(paths: Sequence[Path], *, origin: Place = (), gaps: bool = False)
     """A file and its translation, line by line, with single spaces between words.
 
     Args:
-        origin: begins the place of each pair; the number of its line ends it.
+        origin: the start of each pair's place, which ends with its line number.
         gaps: whether a side may be empty; the pair is then left out.
 
     Raises:
-        ValueError: not UTF-8, an empty line, or not as many lines.
+        ValueError: a file that is not UTF-8, an empty line, or files that are not equally long.
     """
     rows = []
     for number, lines in enumerate(zip(*read_lines(paths), strict=True), 1):

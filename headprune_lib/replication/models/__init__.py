@@ -1,1 +1,1 @@
-"""Models: pretrained ones, and how encoders, translators and language models are trained and kept."""
+"""Pretrained models, and the training and storage of encoders, translators and language models."""

@@ -1,4 +1,4 @@
-"""Encoders that classify: batches, fine-tuning as the paper did it, stored weights, training again."""
+"""Encoder classifiers: batches, fine-tuning as in the paper, stored weights, retraining."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ from headprune_lib.replication.profiles import Finetuning, Profile
 from headprune_lib.replication.store.files import Arrays, locked
 from headprune_lib.replication.store.journal import Journal
 
-# --- batches and what a model answers --------------------------------------------------------------
+# --- batches and predictions ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Batches:
-    """Padded batches, shortest sentences first, and the way back to the examples' own order.
+    """Padded batches, by length unless an order was given, and a way back to the examples' order.
 
-    ``order[i]`` is the example at place i of the concatenated batches; ``n_truncated`` counts
-    sentences that were longer than the limit.
+    ``order[i]`` is the index of the example at position i of the concatenated batches;
+    ``n_truncated`` counts the examples that were longer than the limit.
     """
 
     batches: list[dict[str, torch.Tensor]]
     order: np.ndarray
     n_truncated: int
-    sent_once: ClassVar = True  # to a worker, however many of its units read them
+    sent_once: ClassVar = True  # to each worker, however many of its units need the batches
 
     def restore(self, values: np.ndarray) -> np.ndarray:
-        """Values along the last axis, in batch order, put back into the examples' order."""
+        """Put values along the last axis from batch order back into the examples' order."""
         restored = np.empty_like(values)
         restored[..., self.order] = values
         return restored
@@ -66,7 +66,7 @@ class Batches:
 def make_batches(
     tokenizer, examples: Texts, batch_size: int, max_length: int, order: Sequence[int] | None = None
 ) -> Batches:
-    """Tokenise and batch, sorted by length unless an ``order`` is given; of a pair, both texts.
+    """Tokenise single texts or pairs, and batch them by length unless an ``order`` is given.
 
     Raises:
         ValueError: no examples.
@@ -75,7 +75,7 @@ def make_batches(
         raise ValueError("the dataset is empty: give at least one example")
     sides = [examples.texts] if examples.second is None else [examples.texts, examples.second]
     names = ["input_ids", "attention_mask"]
-    # BERT tells the two texts of a pair apart by their types; those of a single text say nothing
+    # BERT tells the texts of a pair apart by token types; a single text needs none
     names += ["token_type_ids"] if len(sides) == 2 else []
     tokens = tokenizer(*map(list, sides))
     rows = [
@@ -97,7 +97,7 @@ def make_batches(
 
 
 def shuffled_by_length(examples: Texts, batch_size: int, generator: random.Random) -> list[int]:
-    """A random order whose batches hold sentences of like length: little padding, still random."""
+    """A random order of examples in which each batch has similar lengths, to save padding."""
     order = list(range(len(examples)))
     generator.shuffle(order)
     window = 50 * batch_size
@@ -106,7 +106,7 @@ def shuffled_by_length(examples: Texts, batch_size: int, generator: random.Rando
     for start in range(0, len(order), window):
         near = sorted(order[start : start + window], key=lambda i: sum(map(len, sides[i])))
         batches += [near[i : i + batch_size] for i in range(0, len(near), batch_size)]
-    # a short batch goes last, or make_batches would cut the others at its length
+    # an incomplete batch must come last: make_batches cuts the order at multiples of the batch size
     short = [batch for batch in batches if len(batch) < batch_size]
     batches = [batch for batch in batches if len(batch) == batch_size]
     generator.shuffle(batches)
@@ -130,7 +130,7 @@ def evaluate(model: torch.nn.Module, prepared: Batches, mask: masking.HeadTensor
 
 
 def answers(logits: torch.Tensor, labels: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """(..., n, class) x (n,) -> right or wrong and cross-entropy in nats, both (..., n)."""
+    """(..., n, class) x (n,) -> correct or not, and cross-entropy in nats, both (..., n)."""
     logits = logits.double()
     correct = (logits.argmax(-1) == labels).numpy()
     picked = logits.log_softmax(-1).gather(-1, labels.expand(logits.shape[:-1])[..., None])
@@ -138,7 +138,7 @@ def answers(logits: torch.Tensor, labels: torch.Tensor) -> tuple[np.ndarray, np.
 
 
 def compact(correct_uncut, correct, loss_uncut, loss) -> Arrays:
-    """The arrays as they are stored: losses in whole thousandths of a nat, cuts as changes."""
+    """The arrays in stored form: losses in whole thousandths of a nat, masked ones as changes."""
     return {
         "correct_uncut": correct_uncut,
         "correct": correct,
@@ -147,13 +147,13 @@ def compact(correct_uncut, correct, loss_uncut, loss) -> Arrays:
     }
 
 
-# --- fine-tuning -----------------------------------------------------------------------------------
+# --- fine-tuning ----------------------------------------------------------------------------------
 
 
 def recipe(profile: Profile, seed: int, *, registered: bool = False) -> dict:
     """Everything a fine-tuning depends on: part of a result's signature and of the weight file.
 
-    With ``registered``, on the text that committed results were measured on.
+    With ``registered``, for the text that the committed results were measured on.
     """
     task, base = TASKS[profile.task], BASES[profile.model]
     fields = {"task": task.whole, "base": base.checksums, "seed": seed}
@@ -169,30 +169,30 @@ def recipe(profile: Profile, seed: int, *, registered: bool = False) -> dict:
 
 
 def file_name(base: str, recipe: dict) -> str:
-    """What a committed fine-tuning is called."""
+    """The stem of a committed fine-tuning's file name."""
     return f"{recipe['task']}-{base}-seed{recipe['seed']}"
 
 
 def cached_name(base: str, recipe: dict) -> str:
-    """What the cache's files of a fine-tuning are called: each recipe of a task otherwise."""
+    """The stem of a fine-tuning's file names in the cache; each recipe of a task has its own."""
     digest = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
     return f"{file_name(base, recipe)}-{digest[:8]}"
 
 
 def training_folder(profile: Profile, recipe: dict) -> Path:
-    """Where a fine-tuning keeps its last checkpoint until it is done; one a recipe and device."""
-    device = torch.device(profile.device_here).type  # another one draws other dropout
+    """The folder of a fine-tuning's last checkpoint until it is done; one per recipe and device."""
+    device = torch.device(profile.device_here).type  # each draws its own dropout masks
     suffix = "" if device == "cpu" else f"-{device}"
     return trained_root() / "training" / f"{cached_name(profile.model, recipe)}{suffix}"
 
 
 def finetune(profile: Profile, seed: int) -> torch.nn.Module:
-    """Train every weight but what is ``frozen``: AdamW, linear warm-up and decay, cross-entropy.
+    """Train every weight that is not ``frozen``: AdamW, linear warm-up and decay, cross-entropy.
 
-    After a kill it goes on from the last whole epoch, and ends with the same weights.
+    An interrupted fine-tuning resumes from the last complete epoch, and ends with the same weights.
 
     Raises:
-        ValueError: the model is a classifier of one's own, which is fine-tuned already.
+        ValueError: the model is the user's own classifier, which is fine-tuned already.
     """
     if BASES[profile.model].tuned:
         raise ValueError(
@@ -219,7 +219,7 @@ def _trained(
     folder: Path,
     title: str,
 ) -> torch.nn.Module:
-    """The model after a training; dropout goes on from the random numbers drawn before."""
+    """Return the model after training; dropout continues from the current random state."""
     train = TASKS[profile.task].split("train", profile.data).first(settings.n_train)
     batches = _Epochs(load_tokenizer(profile.model), train, settings, seed)
     return training.fit(
@@ -240,7 +240,7 @@ def _trained(
 
 
 class _Epochs:
-    """The batches of one epoch, tokenised when it begins; each epoch has an order of its own."""
+    """The batches of the current epoch, tokenised when it begins; each epoch has its own order."""
 
     def __init__(self, tokenizer, examples: Texts, settings: Finetuning, seed: int) -> None:
         size, shuffle = settings.batch_size, random.Random(seed)
@@ -258,7 +258,7 @@ class _Epochs:
         self.batches = self.batched(self.orders[epoch]).batches
 
 
-# --- stored weights: the committed ones, else those of the cache, else trained now -----------------
+# --- stored weights: the committed ones, else the cached ones, else trained now -------------------
 
 
 def finetuned(
@@ -267,7 +267,7 @@ def finetuned(
     """The fine-tuned classifier of a seed: the stored one, else trained now and stored.
 
     Weights are rounded to float16 before anything is measured with them, so that the file and the
-    measurement speak of the same model.
+    measurement refer to the same model.
 
     Args:
         seed: the profile's first if not given.
@@ -294,13 +294,13 @@ def finetuned(
 
 
 def with_classes_at(model: torch.nn.Module, places: Sequence[int]) -> torch.nn.Module:
-    """The classifier with its classes in another order: with the rows of its last layer moved.
+    """Reorder a classifier's classes in place, by permuting the rows of its last layer.
 
     Args:
-        places: the class that is to be the first, the second, and so on.
+        places: the present numbers of the classes that are to be first, second, and so on.
 
     Raises:
-        ValueError: no last layer is found whose rows are the classes.
+        ValueError: no last layer with one row per class is found.
     """
     if [*places] == sorted(places):
         return model
@@ -321,9 +321,9 @@ def with_classes_at(model: torch.nn.Module, places: Sequence[int]) -> torch.nn.M
 
 
 def weights_path(base: str, recipe: dict) -> Path:
-    """Where the fine-tuning of a recipe is kept: the committed file if it is of it, else the cache.
+    """Path of a recipe's weights: the committed file if it is of this recipe, else in the cache.
 
-    A committed file of another recipe is left alone. Of a classifier of one's own, its own file.
+    A committed file of another recipe is left alone. The user's own classifier has its own file.
     """
     if tuned := BASES[base].tuned:
         return tuned
@@ -340,23 +340,23 @@ def with_weights(
     return load_trained(new_classifier(base, TASKS[task].labels, seed, kernel), weights, base)
 
 
-# --- training again, of a classifier whose heads were removed --------------------------------------
+# --- retraining of a classifier whose heads were removed ------------------------------------------
 
 Way = Literal["all weights", "LoRA"]
 WAYS: tuple[Way, ...] = ("all weights", "LoRA")
 SEED = 1
-"""Of every training again: sentences come in one order, whichever heads are gone."""
+"""Seed of every retraining: sentences come in the same order, whichever heads are removed."""
 
 
 def _again(profile: Profile, way: Way) -> Finetuning:
-    """The fine-tuning's own recipe for as many epochs as ``recovery`` says; LoRA at its own rate."""
+    """The fine-tuning's recipe with the epochs of ``recovery`` and, for LoRA, its learning rate."""
     recovery, finetuning = profile.recovery, profile.finetuning
     rate = finetuning.learning_rate if way == "all weights" else recovery.lora.learning_rate
     return dataclasses.replace(finetuning, epochs=recovery.epochs, learning_rate=rate)
 
 
 def recipe_of(profile: Profile, way: Way) -> dict[str, Any]:
-    """What a training again depends on, besides the model and its text."""
+    """The settings that a retraining depends on, besides the model and its text."""
     again = {"seed": SEED, **dataclasses.asdict(_again(profile, way))}
     return again if way == "all weights" else again | {"rank": profile.recovery.lora.rank}
 
@@ -364,14 +364,13 @@ def recipe_of(profile: Profile, way: Way) -> dict[str, Any]:
 def retrained(
     subject: setups.EncoderSubject, model: torch.nn.Module, way: Way, heads: str
 ) -> torch.nn.Module:
-    """The model after training on the subject's training sentences, in evaluation mode.
+    """Train on the subject's training sentences, and return the model in evaluation mode.
 
-    An interrupted training resumes from its last epoch. Weights are those of the training, without
-    the rounding of stored ones.
+    An interrupted training resumes from its last epoch. Unlike stored weights, these are unrounded.
 
     Args:
-        model: the subject's, without some heads; changed in place.
-        heads: tells apart which heads are gone.
+        model: the subject's, with some heads removed; changed in place.
+        heads: identifies which heads are removed.
     """
     profile = subject.profile
     signature = [recipe_of(profile, way), way, subject.weights_sha256, heads, profile.device_here]
@@ -388,7 +387,7 @@ def retrained(
 
 
 def projections(model: torch.nn.Module) -> list[str]:
-    """Names of the linear layers of attention and feed-forward, in every layer of the encoder."""
+    """Names of the attention and feed-forward linear layers in every encoder layer."""
     return [
         name
         for name, module in model.named_modules()
@@ -396,22 +395,22 @@ def projections(model: torch.nn.Module) -> list[str]:
     ]
 
 
-# --- recipes scored on training examples held out from it: the test set stays unseen ---------------
+# --- recipes, scored on held-out training examples: the test set stays unseen ---------------------
 
 MOST_HELD_OUT = 1500
 
 
 def last_examples(profile: Profile) -> Texts:
-    """A fifth of the training examples, at most 1,500: a recipe is scored on them, not trained.
+    """The last fifth of the training examples, at most 1,500, held out to score recipes on.
 
-    Pairs are held out as pairs: one of the two texts may be in another that is not.
+    Pairs are held out whole: one of their two texts may also be in a pair that is trained on.
     """
     train = TASKS[profile.task].split("train", profile.data)
     return train.last(min(MOST_HELD_OUT, len(train) // 5))
 
 
 def outcomes(profile: Profile, finetuning: Finetuning, held_out: Texts, journal: Journal) -> Arrays:
-    """Fine-tune on all training examples but the last ones, and answer these.
+    """Fine-tune on all but the last ``len(held_out)`` training examples; evaluate on ``held_out``.
 
     Returns:
         ``correct`` and ``loss`` (nats), each (n,).

@@ -1,6 +1,6 @@
-"""The paper's own translation models: IWSLT's, trained by fairseq itself, and WMT14's, published.
+"""The paper's own translation models: IWSLT14's, trained by fairseq itself, and WMT14's, published.
 
-Section 6 and appendix B of the paper; the published one is of Ott et al. 2018.
+See section 6 and appendix B of the paper; the published model is by Ott et al. 2018.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RECIPE = (
     *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
     *("--max-tokens", "4000", "--no-progress-bar"),
 )
-"""The paper's: fairseq's for IWSLT German-English, with 8 heads and the norm before each block."""
+"""The paper's recipe: fairseq's for IWSLT German-English, with 8 heads and pre-norm blocks."""
 _CHECKPOINTS, _CODES, _RECIPE, _CURVE = "checkpoints", "codes", "recipe.json", "curve.json"
 # fairseq reads its own checkpoint back to resume; torch refuses argparse's namespace otherwise.
 _TRAIN = (
@@ -46,7 +46,7 @@ _PREPROCESS = "from fairseq_cli.preprocess import cli_main; cli_main()"
 
 
 def _check_fairseq() -> None:
-    """Raises FileNotFoundError where fairseq is not installed."""
+    """Raises FileNotFoundError if fairseq is not installed."""
     if find_spec("fairseq") is None:
         raise FileNotFoundError(
             "fairseq is not installed: pip install -c constraints.txt -e '.[fairseq]', then "
@@ -55,7 +55,7 @@ def _check_fairseq() -> None:
 
 
 def _binary_data(pieces: int) -> Path:
-    """IWSLT14 German-English as ``fairseq-preprocess`` writes it, with ``codes`` beside; made once.
+    """The folder of IWSLT14 German-English from ``fairseq-preprocess``, with ``codes``; made once.
 
     Args:
         pieces: merges of the joint byte pair encoding, which is learned on the training text.
@@ -121,7 +121,7 @@ def _preprocess(text: Path, target: Path) -> None:
         )
 
 
-# --- training --------------------------------------------------------------------------------------
+# --- training -------------------------------------------------------------------------------------
 
 
 def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
@@ -131,8 +131,8 @@ def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
 
     Args:
         data: a folder that ``fairseq-preprocess`` wrote.
-        out: ``out/checkpoints`` is fairseq's; ``out/epoch-N`` holds what ``load_pruned`` reads.
-        extra: more arguments of ``fairseq-train``, later ones win (``--max-epoch 40``, ``--cpu``).
+        out: ``out/checkpoints`` is fairseq's; ``load_pruned`` reads ``out/epoch-N``.
+        extra: more arguments of ``fairseq-train``; later ones win (``--max-epoch 40``, ``--cpu``).
 
     Returns:
         the folders of the converted checkpoints, in order of epochs.
@@ -173,17 +173,17 @@ def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
 
 
 def converted(folder: Path, epoch: int) -> Path:
-    """The weights of an epoch, in a folder that ``load_pruned`` reads."""
+    """The weights file of an epoch, in a folder that ``load_pruned`` reads."""
     return folder / f"epoch-{epoch}" / "model.safetensors"
 
 
 def train_by_fairseq(
     folder: Path, recipe: FairseqRecipe, described: dict, seed: int, device: str
 ) -> Path:
-    """Train a model and convert the checkpoint of every epoch; a second call goes on after a kill.
+    """Train a model and convert every epoch's checkpoint; a second call resumes an interrupted run.
 
-    ``curve.json`` holds a record an epoch once all are there; fairseq's own checkpoints, four times
-    the size of the weights, are removed then.
+    After the last epoch, ``curve.json`` is written with one record per epoch, and fairseq's own
+    checkpoints, four times the size of the weights, are removed.
 
     Raises:
         FileNotFoundError: fairseq is not installed.
@@ -219,7 +219,7 @@ def train_by_fairseq(
 
 
 def _updates(checkpoint: Path) -> int:
-    """After how many updates a checkpoint was written; ValueError where it does not say."""
+    """The number of updates before a checkpoint was written. Raises ValueError if not recorded."""
     history = fairseq_import.load.read_checkpoint(checkpoint).get("optimizer_history")
     if not history:
         raise ValueError(f"{checkpoint} does not say after how many updates it was written")
@@ -227,7 +227,7 @@ def _updates(checkpoint: Path) -> int:
 
 
 def stored_by_fairseq(folder: Path) -> dict | None:
-    """The recipe that a folder's training is by; None where there is no training."""
+    """The recipe of the training in a folder; None if there is no training."""
     path = folder / _RECIPE
     return json.loads(path.read_text()) if path.is_file() else None
 
@@ -235,7 +235,7 @@ def stored_by_fairseq(folder: Path) -> dict | None:
 def load_by_fairseq(
     device: str, recipe: FairseqRecipe, weights: Path, kernel: str
 ) -> tuple[fairseq_import.FairseqTranslator, Moses, Moses, list[dict]]:
-    """A converted checkpoint, the tokens of both its languages, and its learning curve."""
+    """A converted checkpoint, the tokenisation of both its languages, and its learning curve."""
     model = saving.load_pruned(weights.parent).to(device).eval()
     model.set_attn_implementation(kernel)
     data, (source, target) = _binary_data(recipe.pieces), iwslt.LANGUAGES
@@ -247,7 +247,7 @@ def load_by_fairseq(
     return translator, iwslt.TOKENS[source], iwslt.TOKENS[target], curve
 
 
-# --- the published model ---------------------------------------------------------------------------
+# --- the published model --------------------------------------------------------------------------
 
 _CHECKPOINT = "model.pt"
 WMT14 = Archive(
@@ -255,19 +255,19 @@ WMT14 = Archive(
     "https://dl.fbaipublicfiles.com/fairseq/models/wmt14.en-fr.joined-dict.transformer.tar.bz2",
     (_CHECKPOINT, "dict.en.txt", "dict.fr.txt", "bpecodes"),
 )
-"""Ott et al. 2018: the shape ``transformer_vaswani_wmt_en_fr_big``, one dictionary for both sides."""
+"""Ott et al. 2018: architecture ``transformer_vaswani_wmt_en_fr_big``, with a joint dictionary."""
 
 _ARCHIVES = {archive.name: archive for archive in (WMT14,)}
-# fairseq's recipe for this text: tokenizer.perl -a, and straight apostrophes.
+# as in fairseq's recipe for this text: tokenizer.perl -a, and straight apostrophes
 _TOKENS = {side: Moses(side, aggressive=True, straight=True) for side in ("en", "fr")}
 
 
 def public_translator(archive: Archive = WMT14) -> fairseq_import.FairseqTranslator:
-    """The published model, fetched the first time; it reads text in tokens of Moses.
+    """The published model, fetched the first time; its input is text tokenised by Moses.
 
     Raises:
         MissingData: it cannot be fetched.
-        WrongChecksum: another file came.
+        WrongChecksum: the fetched file is not the expected one.
     """
     folder = archive.folder()
     return fairseq_import.import_fairseq(
@@ -278,21 +278,21 @@ def public_translator(archive: Archive = WMT14) -> fairseq_import.FairseqTransla
 
 
 def archive_of(published: Published) -> Archive:
-    """The archive that a profile names; raises ValueError where there is none of this name."""
+    """The archive that a profile names. Raises ValueError if there is none of this name."""
     if published.archive not in _ARCHIVES:
         raise ValueError(unknown("archive", published.archive, _ARCHIVES))
     return _ARCHIVES[published.archive]
 
 
 def checkpoint_of(published: Published) -> Path:
-    """Where the published weights are, or will be once they are fetched."""
+    """Path of the published weights, whether they are fetched yet or not."""
     if folder := published.folder:
         return folder / "model.safetensors"
     return archive_of(published).target / _CHECKPOINT
 
 
 def described(published: Published) -> dict:
-    """What a result says in place of a recipe; the archive is fetched for it."""
+    """Hash and any URL of published weights, in place of a recipe; fetches an archive if needed."""
     if published.folder:
         return {"sha256": sha256_of(checkpoint_of(published))}
     archive = archive_of(published)
@@ -302,7 +302,7 @@ def described(published: Published) -> dict:
 def load_public(
     published: Published, kernel: str, device: str
 ) -> tuple[fairseq_import.FairseqTranslator, Moses, Moses, list[dict]]:
-    """The published model, the tokens of both its languages, and no learning curve."""
+    """The published model, the tokenisation of both its languages, and an empty learning curve."""
     translator = public_translator(archive_of(published))
     translator.model.to(device).set_attn_implementation(kernel)
     return translator, _TOKENS["en"], _TOKENS["fr"], []

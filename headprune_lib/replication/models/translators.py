@@ -1,4 +1,4 @@
-"""Translators: their pieces, their training from nothing, the weights it keeps, training again."""
+"""Translators: subword pieces, training from scratch, stored weights, retraining."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ from headprune_lib.replication.store.packing import BESIDE
 PAD, UNKNOWN, END = 0, 1, 2
 
 Rows = Sequence[Sequence[int]]
-"""Ids, a row a sentence."""
+"""Token ids, one row per sentence."""
 
 
-# --- pieces ------------------------------------------------------------------------------------------
+# --- pieces ---------------------------------------------------------------------------------------
 
 
 class Pieces(Protocol):
-    """How a model reads and writes text."""
+    """Conversion between text and a model's subword ids."""
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of source texts, each with the end mark."""
@@ -76,10 +76,10 @@ class Pieces(Protocol):
         """The text of each translation, given without end mark."""
 
     def counts(self, rows: Rows, references: Sequence[str]) -> dict[str, NDArray]:
-        """Counts (n, 10) of translations beside their references, of each way to take BLEU.
+        """Counts (n, 10) of translations and their references, for each way to compute BLEU.
 
-        Under ``""`` those of the main way, under ``BESIDE`` those of sacrebleu's own where the
-        main one is another.
+        ``""`` has those of the main BLEU, ``BESIDE`` those of sacrebleu's own where the main one
+        differs from it.
         """
 
 
@@ -106,12 +106,12 @@ class SentencePieces:
 
 @dataclass(frozen=True)
 class MosesPieces:
-    """Moses' tokens, split further by fairseq's codes; BLEU is of these tokens, as the paper's.
+    """Moses tokens, split by fairseq's BPE codes; BLEU is over the Moses tokens, as in the paper.
 
     Attributes:
         fairseq: dictionaries and codes.
-        source: how source text is cut into tokens.
-        target: how target text is.
+        source: tokenisation of source text.
+        target: tokenisation of target text.
     """
 
     fairseq: fairseq_import.FairseqTranslator
@@ -128,7 +128,7 @@ class MosesPieces:
         return [words.encode(splitter.split(self.target.tokens(text))) for text in texts]
 
     def tokens(self, rows: Rows) -> list[str]:
-        """Moses' tokens of each translation, with a space between."""
+        """The Moses tokens of each translation, separated by spaces."""
         words, splitter = self.fairseq.target, self.fairseq.splitter
         return [splitter.join(words.decode(row)) for row in rows]
 
@@ -148,7 +148,7 @@ class MosesPieces:
 
 @dataclass(frozen=True)
 class TokenizerPieces:
-    """The pieces of a tokenizer of transformers; BLEU is sacrebleu's own."""
+    """The pieces of a transformers tokenizer; BLEU is sacrebleu's own."""
 
     tokenizer: transformers.PreTrainedTokenizerBase
 
@@ -168,7 +168,7 @@ class TokenizerPieces:
 
 
 def train_vocabulary(pairs: Texts, size: int) -> bytes:
-    """A SentencePiece unigram model over both sides of the training text (one thread: exact)."""
+    """Train a SentencePiece unigram model on both sides of the text (one thread: reproducible)."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([*pairs.sources, *pairs.targets]),
@@ -209,7 +209,7 @@ class Translator:
         return self._checked(texts, self.pieces.sources(texts))
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
-        """As :meth:`encode`, of texts in the language that the model translates into."""
+        """As :meth:`encode`, for texts in the target language."""
         return self._checked(texts, self.pieces.targets(texts))
 
     def _checked(self, texts: Sequence[str], rows: list[list[int]]) -> list[list[int]]:
@@ -229,7 +229,7 @@ class Translator:
         return self.pieces.texts(generation.generate(self.model, self.encode(texts), beams=beams))
 
 
-# --- training ----------------------------------------------------------------------------------------
+# --- training -------------------------------------------------------------------------------------
 
 
 def new_model(shape: Shape, seed: int, kernel: str = "sdpa") -> transformers.PreTrainedModel:
@@ -260,8 +260,8 @@ def new_model(shape: Shape, seed: int, kernel: str = "sdpa") -> transformers.Pre
                 **common, share_encoder_decoder_embeddings=True, decoder_start_token_id=PAD
             )
         )
-    # Its positions leave padding out: a decoder that started with it would count from another
-    # place in training, where it stands in the text, than in generation.
+    # M2M100 gives padding no position: if the decoder started with padding, it would count
+    # positions differently in training, where the start is part of the text, than in generation
     return transformers.M2M100ForConditionalGeneration(
         transformers.M2M100Config(
             **common,
@@ -281,9 +281,9 @@ def token_batches(
     seed: int,
     start: int,
 ) -> list[dict[str, torch.Tensor]]:
-    """Batches of pairs of like length, each of at most ``max_tokens`` target tokens with padding.
+    """Batches of pairs of similar length, of at most ``max_tokens`` target tokens with padding.
 
-    ``start`` is what the model's decoder starts with.
+    ``start`` is the decoder's start token.
     """
     order = list(range(len(sources)))
     random.Random(seed).shuffle(order)  # equal lengths must not follow the order of the text
@@ -306,9 +306,9 @@ def token_batches(
 def full_recipe(
     task: str, recipe: TranslatorRecipe, seed: int, *, final: bool = False, registered: bool = False
 ) -> dict:
-    """Everything that the weights after an epoch of a training depend on, or the final ones.
+    """Everything that the weights after an epoch depend on or, with ``final``, the final weights.
 
-    With ``registered``, on the text that committed results were measured on.
+    With ``registered``, for the text that the committed results were measured on.
     """
     if isinstance(recipe, Published):
         return {"version": TRAINING_VERSION, "task": task, **fairseq.described(recipe)}
@@ -322,7 +322,7 @@ def full_recipe(
             "fairseq-train": list(fairseq.RECIPE),
             **described,
         }
-    if recipe.shape.norm == "after":  # as the recipes of before there was a choice
+    if recipe.shape.norm == "after":  # as in recipes from before there was a choice
         del described["shape"]["norm"]
     return {
         "version": TRAINING_VERSION,
@@ -335,7 +335,7 @@ def full_recipe(
 
 
 def file_name(task: str, model: str, seed: int) -> str:
-    """What a training's folder and its committed files are called.
+    """The name of a training's folder and the stem of its committed files.
 
     >>> file_name("deen", "post-norm", 1), file_name("deen", "pre-norm", 2)
     ('deen-seed1', 'deen.pre-norm-seed2')
@@ -344,22 +344,22 @@ def file_name(task: str, model: str, seed: int) -> str:
 
 
 def training_folder(task: str, seed: int, model: str = POST_NORM) -> Path:
-    """Checkpoints, weights of every epoch, vocabulary and learning curve of a training."""
+    """The folder of a training's checkpoints, epoch weights, vocabulary and learning curve."""
     return trained_root() / "training" / file_name(task, model, seed)
 
 
 def epoch_path(folder: Path, epoch: int) -> Path:
-    """Weights (float16) after an epoch."""
+    """The file of weights (float16) after an epoch."""
     return folder / f"epoch-{epoch:02d}.safetensors"
 
 
 def update_path(folder: Path, update: int) -> Path:
-    """Weights (float16) after a number of updates, of the first epochs."""
+    """The file of weights (float16) after a number of updates, within the first epochs."""
     return folder / f"update-{update:06d}.safetensors"
 
 
 def kept_updates(folder: Path) -> list[int]:
-    """After how many updates of the first epochs weights are there, 0 first; in their order."""
+    """The numbers of updates, ascending from 0, after which the first epochs' weights were kept."""
     return sorted(
         int(path.stem.removeprefix("update-")) for path in folder.glob("update-*.safetensors")
     )
@@ -375,12 +375,12 @@ def _curve_in(path: Path) -> list[dict]:
 
 
 def best_epoch(curve: list[dict]) -> int:
-    """The epoch with the highest validation BLEU, the first of equals."""
+    """The epoch with the highest validation BLEU, the first if tied."""
     return max(curve, key=lambda record: record["bleu"])["epoch"]
 
 
 def finished(curve: list[dict], recipe: Recipe) -> bool:
-    """Whether a training with this learning curve has come to its end."""
+    """Whether a training with this learning curve is finished."""
     epoch = len(curve)
     return epoch >= recipe.max_epochs or (
         epoch >= recipe.min_epochs and epoch - best_epoch(curve) >= recipe.patience
@@ -392,16 +392,16 @@ def train(
 ) -> Path:
     """Train a translation model until the validation BLEU stops rising; returns the folder.
 
-    It holds ``vocabulary.spm``, ``epoch-NN.safetensors`` (float16) after each epoch,
+    It contains ``vocabulary.spm``, ``epoch-NN.safetensors`` (float16) after each epoch,
     ``update-NNNNNN.safetensors`` before the first update and after each quarter of the first three
-    epochs, ``curve.json`` (one record an epoch) and the last checkpoint, from which a killed run
-    goes on.
+    epochs, ``curve.json`` (one record per epoch) and the last checkpoint, from which an interrupted
+    run resumes.
 
     Where fairseq trains the model, the folder is that of :func:`fairseq.train_by_fairseq`.
 
     Raises:
         ValueError: the profile has no such task or model (the nearest names are suggested), the
-            folder holds a training by another recipe, or others have trained the model.
+            folder contains a training by another recipe, or the model is a published one.
     """
     recipe, folder = profile.translator(task, model), training_folder(task, seed, model)
     if isinstance(recipe, Published):
@@ -428,7 +428,7 @@ def train(
 def _train_here(
     folder: Path, task: str, seed: int, recipe: Recipe, wanted: dict, title: str, device: str
 ) -> None:
-    """Train with our own trainer; ``wanted`` is the recipe as the files of weights describe it."""
+    """Train with our own trainer; ``wanted`` is the recipe to store with the weights."""
     folder.mkdir(parents=True, exist_ok=True)
     splits = TRANSLATION_TASKS[task].load()
     stored, pairs = folder / "vocabulary.spm", splits["train"]
@@ -465,7 +465,7 @@ def _train_here(
 
 
 def _settings(recipe: Recipe, seed: int, device: str) -> dict[str, Any]:
-    """What training and training again have in common."""
+    """The settings that training and retraining have in common."""
     return {
         "seed": seed,
         "device": device,
@@ -486,9 +486,9 @@ def validation_bleu(model: torch.nn.Module, pieces: Pieces, pairs: Texts) -> flo
 
 
 def _keeping_weights(folder: Path, recipe: Recipe, described: dict) -> transformers.TrainerCallback:
-    """Keeps weights and a line of the learning curve after each epoch; says when to stop.
+    """Callback that stores weights and a learning-curve record after each epoch, and ends training.
 
-    Weights also within the first epochs, in which the model learns most.
+    Weights are also stored within the first epochs, in which the model learns most.
 
     Patience is counted on the stored curve, so that a resumed training stops at the same epoch.
     """
@@ -523,11 +523,11 @@ def _keeping_weights(folder: Path, recipe: Recipe, described: dict) -> transform
     return KeepWeights()
 
 
-# --- stored weights: the committed ones, else those of the cache, else trained now -------------------
+# --- stored weights: the committed ones, else the cached ones, else trained now -------------------
 
 
 FINAL = "final.safetensors"
-"""In a training's folder, the mean of its last epochs."""
+"""The file with the mean weights of a training's last epochs, in its folder."""
 
 
 def load_translator(
@@ -581,7 +581,7 @@ def load_translator(
 
 
 def _load_own(task: str, folder: Path, path: Path, kernel: str, device: str) -> Translator:
-    """A Marian model of one's own; it never writes padding, and searches as it is told alone."""
+    """The user's own Marian model, without its search settings; it never generates padding."""
     with quiet():
         model = transformers.MarianMTModel.from_pretrained(
             folder, attn_implementation=kernel, dtype=torch.float32
@@ -600,7 +600,7 @@ def _load_own(task: str, folder: Path, path: Path, kernel: str, device: str) -> 
 def _load_ours(
     task: str, recipe: Recipe, path: Path, described: dict, kernel: str, device: str
 ) -> Translator:
-    """A model that our own trainer made, with the vocabulary and the curve beside its weights."""
+    """A model from our own trainer, with the vocabulary and learning curve next to its weights."""
     if not path.is_file():
         what = path.stem.partition("-")[0]
         stored = sorted(each.stem for each in path.parent.glob(f"{what}-*.safetensors"))
@@ -615,7 +615,7 @@ def _load_ours(
         )
     vocabulary, curve = _beside(path)
     network, pieces = new_model(recipe.shape, 0, kernel), read_pieces(vocabulary)
-    load_trained(network, tensors, str(recipe.shape), whole=True)  # positions are made anew
+    load_trained(network, tensors, str(recipe.shape), whole=True)  # positions are not stored
     if pieces.vocabulary.get_piece_size() != network.config.vocab_size:
         raise ValueError(
             f"{vocabulary} has {pieces.vocabulary.get_piece_size()} pieces, the weights in "
@@ -639,7 +639,7 @@ def _weights(
     epoch: int | None = None,
     update: int | None = None,
 ) -> Path:
-    """Where weights of a training are, or would be; the final ones if no epoch or update is given."""
+    """Path of a training's weights, there or not; the final ones if no epoch or update is given."""
     folder = training_folder(task, seed, model)
     if isinstance(recipe, Published):
         return fairseq.checkpoint_of(recipe)
@@ -664,7 +664,7 @@ def stored_weights(
 ) -> Path | None:
     """The file of a training's weights: the committed one, else the cached one; nothing is trained.
 
-    None where there is none, or only one of another recipe.
+    None if there is none, or only one of another recipe.
 
     Args:
         epoch: the weights after this epoch; the final ones if not given.
@@ -683,10 +683,10 @@ def stored_weights(
 
 
 def publish(profile: Profile, task: str, seed: int, model: str = POST_NORM) -> list[Path]:
-    """Copy the final weights of a finished training to where committed weights are kept.
+    """Copy the final weights of a finished training to the folder of committed weights.
 
     Raises:
-        ValueError: the model is fairseq's, too large to be committed.
+        ValueError: the model is fairseq's or a published one, too large to be committed.
     """
     recipe = profile.translator(task, model)
     if not isinstance(recipe, Recipe):
@@ -702,7 +702,7 @@ def final_weights(folder: Path, task: str, recipe: Recipe, seed: int) -> Path:
     """The file of a finished training's final weights (float16), made now if there is none.
 
     They are the mean of those after the last epochs. A step size that decays with the square root
-    of the updates leaves the weights moving about; their mean translates better than any of them
+    of the updates leaves the weights fluctuating; their mean translates better than any of them
     (Vaswani et al. 2017, section 6.1, average the last five checkpoints of their base models).
     """
     path = folder / FINAL
@@ -718,38 +718,38 @@ def final_weights(folder: Path, task: str, recipe: Recipe, seed: int) -> Path:
 
 
 def _committed(task: str, model: str, seed: int) -> Path:
-    """Where the committed file of a training's final weights is, if it has one."""
+    """Path of the committed file of a training's final weights, whether there is one or not."""
     return models_root() / f"{file_name(task, model, seed)}.safetensors"
 
 
-# --- training again, of a translator whose heads were removed ----------------------------------------
+# --- retraining of a translator whose heads were removed ------------------------------------------
 
 SEED = 1
-"""Of every training again: batches come in one order, whichever heads are gone."""
+"""Seed of every retraining: batches come in the same order, whichever heads are removed."""
 WARMUP = 0.1
-"""Share of the updates in which the learning rate rises, as in the fine-tuning of the encoder."""
+"""Share of the updates over which the learning rate rises, as in the encoder's fine-tuning."""
 
 
 def recipe_of(profile: Profile) -> dict[str, Any]:
-    """What a training again depends on, besides the model, its recipe and its text."""
+    """The settings that a retraining depends on, besides the model, its recipe and its text."""
     return {"seed": SEED, "warmup": WARMUP, "epochs": profile.recovery.epochs}
 
 
 def retrained(
     subject: setups.TranslationSubject, model: torch.nn.Module, way: str, heads: str
 ) -> torch.nn.Module:
-    """The model after training on the subject's training pairs, in evaluation mode.
+    """Train on the subject's training pairs, and return the model in evaluation mode.
 
-    With the recipe of its training, but for the learning rate: it rises to the value at which that
-    training ended, and falls linearly to 0. An interrupted training resumes from its last epoch.
+    The recipe is the first training's, except for the learning rate: it rises to that training's
+    last value, and falls linearly to 0. An interrupted training resumes from its last epoch.
 
     Args:
-        model: the subject's, without some heads; changed in place.
-        way: of training, ``"all weights"``, the only one.
-        heads: tells apart which heads are gone.
+        model: the subject's, with some heads removed; changed in place.
+        way: of training; only ``"all weights"``.
+        heads: identifies which heads are removed.
 
     Raises:
-        ValueError: the model was not trained by a recipe of ours, or another way is asked for.
+        ValueError: the model was not trained by our own trainer, or another way is asked for.
     """
     if way != "all weights":
         raise ValueError(f"translators are trained again by 'all weights' alone, not {way!r}")
@@ -785,5 +785,5 @@ def retrained(
 
 
 def last_rate(recipe: Recipe, updates: int) -> float:
-    """The learning rate after so many updates of a training: inverse square root after warm-up."""
+    """The learning rate after a number of updates past warm-up: inverse square root decay."""
     return recipe.learning_rate * math.sqrt(recipe.warmup / max(updates, recipe.warmup))

@@ -16,18 +16,18 @@ from headprune_lib.replication.store.files import replace_files, set_aside
 
 BFLOAT16 = "bfloat16 autocast"
 FLOAT32 = "float32"
-"""What a recipe says of precision: mixed, or plain."""
+"""The precisions that a recipe may have: mixed, or plain."""
 
 _TRAINED_IN = "trained_in"
 TRAINING_VERSION = 1
-"""Of every recipe; bumped when the same parameters would give other weights."""
+"""Version in every recipe; bumped when the same parameters would give other weights."""
 
 
 def working_precision(precision: str, device: str | torch.device) -> str:
-    """What a recipe's precision is carried out in on a device.
+    """The precision in which a device carries out a recipe's precision.
 
-    float32 on a processor that has no bfloat16 arithmetic: it would emulate mixed precision, which
-    takes fifty times as long (measured on one with AVX2 alone) and is no more exact.
+    It is float32 on a CPU without bfloat16 arithmetic, which would emulate mixed precision: that
+    takes fifty times as long (measured on one with AVX2 only) and is no more exact.
     """
     if precision != BFLOAT16 or torch.device(device).type != "cpu":
         return precision
@@ -37,10 +37,10 @@ def working_precision(precision: str, device: str | torch.device) -> str:
 
 
 def save_trained(model: torch.nn.Module, path: Path, recipe: dict) -> None:
-    """Write the parameters that were trained, rounded to float16, and the recipe with them.
+    """Write the trained parameters, rounded to float16, with their recipe.
 
-    A tensor that two names share is written once; what is not trained is made anew, or the base's.
-    Where the recipe's precision was not worked in, the file says which one was.
+    A tensor that two names share is written once; untrained ones are computed or the base's. If
+    another precision than the recipe's was used, the file says which.
     """
     precision = recipe.get("precision", FLOAT32)
     worked_in = working_precision(precision, next(model.parameters()).device)
@@ -56,16 +56,16 @@ def save_trained(model: torch.nn.Module, path: Path, recipe: dict) -> None:
 
 
 def write_weights(weights: dict[str, torch.Tensor], path: Path, recipe: dict) -> None:
-    """Write tensors rounded to float16, and the recipe with them; all or nothing."""
+    """Write tensors, rounded to float16, with their recipe; all or nothing."""
     weights = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items()}
-    # one entry: the order of several is not the same in each process
+    # a single entry of metadata: the order of several differs between processes
     replace_files(
         {path: safetensors_torch.save(weights, {"recipe": json.dumps(recipe, sort_keys=True)})}
     )
 
 
 def read_weights(path: Path, recipe: dict) -> dict[str, torch.Tensor] | None:
-    """The tensors of a file as float32, or None where there is none that can be used.
+    """The tensors of a file as float32, or None if there is no usable file.
 
     A damaged file, or one of another recipe, is set aside under another name with a warning.
     """
@@ -91,8 +91,8 @@ def load_trained(
     """The model in evaluation mode, with stored tensors in place of its own.
 
     Args:
-        what: names the model, for the message.
-        whole: whether every parameter must be among them.
+        what: the model's name, for the error message.
+        whole: whether ``weights`` must include every trainable parameter.
 
     Raises:
         ValueError: a tensor is missing, or unknown to the model, or of another shape.
@@ -112,7 +112,7 @@ def load_trained(
 
 
 def stored_recipe(path: Path) -> dict | None:
-    """The recipe in a file of weights; None, with a warning, where the file cannot be read."""
+    """The recipe in a file of weights; None, with a warning, if the file cannot be read."""
     try:
         with safe_open(path, "np") as file:
             return _recipe_in(file)
@@ -129,7 +129,7 @@ def _recipe_in(file: safe_open) -> dict | None:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file of weights; a file that stays as it is is read once a process."""
+    """The SHA-256 of a file of weights; an unchanged file is read once per process."""
     state = path.stat()
     return _sha256(path, state.st_mtime_ns, state.st_size)
 
@@ -140,9 +140,9 @@ def _sha256(path: Path, _modified: int, _size: int) -> str:
 
 
 def check_worker_has(path: Path | None, sha256: str) -> None:
-    """Raises FileNotFoundError where a worker of a cluster has not the weights to measure with.
+    """Raises FileNotFoundError if a worker of a cluster lacks the weights to measure with.
 
-    It would train them anew, and measure something else.
+    It would otherwise train new ones, and measure something else.
     """
     digest = sha256_of(path) if path is not None and path.is_file() else None
     if digest != sha256:

@@ -1,8 +1,8 @@
-"""Files that survive a kill: arrays with reproducible bytes, and writes that are whole or not at all."""
+"""Files that survive a kill: arrays with reproducible bytes, and all-or-nothing writes."""
 
 from __future__ import annotations
 
-import bz2  # a Python without it, or without lzma, must not take results for damaged files
+import bz2  # a Python without bz2 or lzma must fail here, not take results for damaged files
 import io
 import lzma
 import os
@@ -23,12 +23,12 @@ Arrays = dict[str, np.ndarray]
 
 
 def prefixed(prefix: str, arrays: Arrays) -> Arrays:
-    """The arrays under names that begin with a prefix."""
+    """The arrays with a prefix added to their names."""
     return {f"{prefix}{name}": values for name, values in arrays.items()}
 
 
 def unprefixed(prefix: str, arrays: Arrays) -> Arrays:
-    """Those arrays whose names begin with a prefix, without it."""
+    """The arrays whose names begin with a prefix, under their names without it."""
     return {
         name.removeprefix(prefix): values
         for name, values in arrays.items()
@@ -46,12 +46,12 @@ _LEAST_FREE = (
 
 
 def check_writable(*folders: Path) -> None:
-    """Raises OSError where a folder cannot be made or written to, or its disk is full."""
+    """Raises OSError if a folder cannot be made or written to, or its disk is almost full."""
     for folder in folders:
         nearest = next(each for each in (folder, *folder.parents) if each.exists())
         why = ""
         try:
-            # rights alone do not say it of every folder
+            # permissions alone do not tell for every folder
             tempfile.TemporaryFile(dir=nearest).close()
             if (free := shutil.disk_usage(nearest).free) < _LEAST_FREE:
                 why = f"{free / 1e6:.0f} MB are free, {_LEAST_FREE / 1e6:.0f} are needed"
@@ -65,9 +65,9 @@ def check_writable(*folders: Path) -> None:
 
 
 def npz_bytes(arrays: Arrays) -> bytes:
-    """An .npz file, a third smaller than from numpy's own writer, and the same bytes each time.
+    """The content of an .npz file, a third smaller than numpy's own, and the same bytes each time.
 
-    Neither the clock nor the order of the names shows in it. Raises ValueError for object arrays.
+    It depends on neither the clock nor the order of the names. Raises ValueError for object arrays.
     """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -80,7 +80,7 @@ def npz_bytes(arrays: Arrays) -> bytes:
 
 
 def _smallest(array: np.ndarray) -> tuple[int, bytes]:
-    """The kind of compression and the .npy file, by rows or by columns, that together are smallest.
+    """The kind of compression and the .npy content, in C or Fortran order, that give fewest bytes.
 
     Neighbours along one axis of an outcome are often alike (an example under one mask after
     another), and which axis that is differs from array to array.
@@ -90,7 +90,7 @@ def _smallest(array: np.ndarray) -> tuple[int, bytes]:
         content = io.BytesIO()
         np.lib.format.write_array(content, np.asarray(array, order=order), allow_pickle=False)
         contents.append(content.getvalue())
-    # Once where the two orders are the same, as those of a vector: most of what a journal holds.
+    # once if both orders are the same, as for vectors: most arrays in a journal
     sizes = {
         (kind, content): len(module.compress(content))
         for content in dict.fromkeys(contents)
@@ -103,7 +103,7 @@ def npz_arrays(content: bytes) -> Arrays:
     """The arrays of an .npz file. Raises ValueError if it is corrupt, or holds pickled objects."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            # By rows whichever way it was stored, so that sums over it do not change by a rounding.
+            # in C order however it was stored, so that sums over it do not differ by rounding
             return {name: np.asarray(archive[name], order="C") for name in archive.files}
     except Exception as error:  # zipfile, zlib and numpy each raise their own on arbitrary bytes
         raise ValueError(f"not a readable .npz: {error}") from error
@@ -114,8 +114,8 @@ def locked(path: Path) -> Iterator[None]:
     """Inside, no other thread or process is inside ``locked`` of the same file or folder.
 
     The operating system releases the lock of a process that dies. An inner lock on the same path
-    changes nothing. The hidden file ``.<name>.lock`` beside the path stays there: whoever removed
-    it would let two processes in.
+    changes nothing. The hidden file ``.<name>.lock`` next to the path is never removed: removing it
+    would let two processes in.
     """
     if path in _held.get():
         yield
@@ -141,14 +141,14 @@ def locked(path: Path) -> Iterator[None]:
 def replace_files(files: dict[Path, bytes]) -> None:
     """Write all files or none: each is complete on disk before the first takes its place.
 
-    A file that already holds its content is left alone.
+    A file that already has its content is left alone.
     """
     files = {
         path: content
         for path, content in files.items()
         if not path.exists() or path.read_bytes() != content
     }
-    # Hidden, with a name of its own: two writers, on machines that share a folder, never share one.
+    # hidden and uniquely named: two writers, on machines that share a folder, never share a file
     token = uuid.uuid4().hex[:12]
     staged = {path: path.with_name(f".{path.name}.{token}.tmp") for path in files}
     old: dict[Path, bytes | None] = {}
@@ -182,7 +182,7 @@ def replace_files(files: dict[Path, bytes]) -> None:
 
 
 def set_aside(*paths: Path) -> list[Path]:
-    """Rename to ``<name>.damaged-1`` (``-2``, …), the same number for files of one result."""
+    """Rename files to ``<name>.damaged-1`` (``-2``, …), all with one number; returns the paths."""
     number = 1
     while any(path.with_name(f"{path.name}.damaged-{number}").exists() for path in paths):
         number += 1

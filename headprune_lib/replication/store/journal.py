@@ -26,8 +26,8 @@ class UnitsFailed(RuntimeError):
     """Some units could not be computed; the others are in the journal.
 
     Args:
-        title: of the sweep that they are of.
-        failed: the units' keys, and why each failed.
+        title: of the sweep that the units belong to.
+        failed: key of each unit -> why it failed.
         folder: of the journal.
     """
 
@@ -43,7 +43,7 @@ class UnitsFailed(RuntimeError):
 class Journal:
     """The finished units of a long measurement, one file each, so that a killed run resumes.
 
-    A folder that is there belongs to a run that was interrupted, since :meth:`finish` removes it.
+    An existing folder belongs to a run that was interrupted, since :meth:`finish` removes it.
     So an interrupted fresh run resumes too, and a completed run is never mistaken for part of one.
     """
 
@@ -54,9 +54,9 @@ class Journal:
         self._until = 0.0
 
     def lap(self) -> float:
-        """Seconds since it was asked before, and what earlier processes spent on units resumed since.
+        """Seconds since the last lap, and those of earlier processes for units resumed since.
 
-        So seconds of parts that are measured side by side add up to the whole.
+        So the laps of parts that are measured side by side add up to the whole.
         """
         before, self._until = self._until, time.perf_counter() + self.resumed_seconds
         return self._until - before
@@ -64,7 +64,7 @@ class Journal:
     def unit(self, key: str, function: Callable[[], Arrays]) -> Arrays:
         """The arrays of unit ``key``: from the journal, or else from ``function()``.
 
-        What a unit depends on and the signature does not hold (the hash of weights trained on this
+        Whatever a unit depends on that is not in the signature (the hash of weights trained on this
         machine) belongs in the key. A damaged file is set aside, and the unit measured again.
         """
         if (kept := self._kept(key)) is not None:
@@ -105,7 +105,7 @@ class Journal:
             replace_files({self._path(key): content})
 
     def computed(self, key: str) -> None:
-        """Note that a unit is of this run: its seconds were not spent by an earlier process."""
+        """Note that a unit was computed in this run: no earlier process spent its seconds."""
         self._counted.add(key)
 
     def done(self, key: str) -> bool:

@@ -1,7 +1,7 @@
-"""How results hold outcomes: heads as small integers, and translations under masks as changes.
+"""The stored form of outcomes: heads as small integers, and translations under masks as changes.
 
-Of masked models n-gram counts, packed, and draft losses are kept as the *change* from the unmasked one:
-few change, so that the files stay small.
+Packed n-gram counts and draft losses of masked models are stored as the *change* from the unmasked
+model's: few change, so the files stay small.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from headprune_lib.replication.metrics import MILLINAT, coarse, unpack
 from headprune_lib.replication.store.files import Arrays
 
 KINDS = ("enc-enc", "enc-dec", "dec-dec")
-"""Of attention in an encoder-decoder, as the paper names them: the encoder's own, the decoder's to
-the encoder, and the decoder's own."""
+"""Kinds of attention in an encoder-decoder, as the paper names them: encoder self-attention,
+encoder-decoder attention and decoder self-attention."""
 
 
 def heads_array(heads: Iterable[masking.Head]) -> np.ndarray:
-    """(heads, 3): kind, as its place in ``KINDS``, layer and head; of an encoder layer and head."""
+    """(heads, 3): kind (index in ``KINDS``), layer and head; for an encoder (heads, 2), no kind."""
     return np.array(
         [head[1:] if head[0] not in KINDS else (KINDS.index(head[0]), *head[1:]) for head in heads],
         np.int16,
@@ -28,7 +28,7 @@ def heads_array(heads: Iterable[masking.Head]) -> np.ndarray:
 
 
 def heads_in(stored: np.ndarray) -> list[masking.Head]:
-    """What :func:`heads_array` was given, from (heads, 2 or 3)."""
+    """The heads in an array of :func:`heads_array`, (heads, 2 or 3)."""
     return [
         ("self", *head) if len(head) == 2 else (KINDS[head[0]], *head[1:])
         for head in stored.tolist()
@@ -36,7 +36,7 @@ def heads_in(stored: np.ndarray) -> list[masking.Head]:
 
 
 def rows_of(heads: np.ndarray, stored: np.ndarray) -> np.ndarray:
-    """The row of each head in outcomes whose heads are ``stored``; both as :func:`heads_array`.
+    """The row of each head in outcomes whose heads are ``stored``; both as by :func:`heads_array`.
 
     Raises KeyError for a head that the outcomes do not have.
     """
@@ -47,14 +47,14 @@ def rows_of(heads: np.ndarray, stored: np.ndarray) -> np.ndarray:
 # --- pairs under masks ----------------------------------------------------------------------------
 
 BESIDE = "sacrebleu_"
-"""Begins the names of outcomes of sacrebleu's own BLEU, where another one is the main one."""
+"""Prefix of the outcomes for sacrebleu's own BLEU, where another BLEU is the main one."""
 
 
 def joined(units: list[Arrays], back: np.ndarray) -> Arrays:
-    """The outcomes of all groups of pairs in the pairs' own order, those of masks as changes.
+    """The outcomes of all groups of pairs, in the pairs' own order, those of masks as changes.
 
     Args:
-        back: the place of each pair among those of the groups, in turn.
+        back: the position of each pair in the concatenated groups.
     """
     columns: Arrays = {}
     for way in ("", BESIDE):
@@ -83,7 +83,7 @@ def all_counts(raw: Arrays, prefix: str = "") -> tuple[np.ndarray, np.ndarray]:
 
 
 def first_verses(raw: Arrays, n: int | None) -> Arrays:
-    """What :meth:`TranslationSubject.sweep` found on the first ``n`` verses."""
+    """The outcomes of :meth:`TranslationSubject.sweep` on the first ``n`` verses."""
     return {
         name: values
         if name == "heads"
@@ -97,9 +97,9 @@ def first_verses(raw: Arrays, n: int | None) -> Arrays:
 def mean_losses(raw: Arrays) -> Arrays:
     """``raw`` with ``draft_log_loss`` (1 + M,) in place of the draft loss of every verse.
 
-    The mean in nats, of the unmasked model first, in a hundredth of the space: enough to choose
-    between heads (Table 5) and for the record, where no statistic asks for single losses. Outcomes
-    that hold the mean alone, or no drafts, are given back as they are.
+    It is the mean in nats, the unmasked model's first, in a hundredth of the space: enough to
+    choose between heads (Table 5) and for the record, where no statistic needs single losses.
+    Outcomes with the mean alone, or without drafts, are returned as they are.
     """
     if "draft_loss_uncut" not in raw:
         return raw
@@ -110,6 +110,6 @@ def mean_losses(raw: Arrays) -> Arrays:
 
 
 def coarse_losses(raw: Arrays) -> Arrays:
-    """``raw`` with the *changes* of the draft losses to five binary digits, in half the space."""
+    """``raw`` with the *changes* of draft losses rounded to five binary digits: half the space."""
     change = np.rint(coarse(raw["draft_loss_change"])).astype(np.int32)
     return {**raw, "draft_loss_change": change}

@@ -1,7 +1,7 @@
 """Results: what a measurement found on a task with a model, how, and where it is kept.
 
-A result is a folder entry ``<measurement>/<task>.<model>.json`` (values, signatures, provenance)
-with one ``<task>.<model>.<part>.npz`` a part (the raw outcome of every example under every mask).
+A result is a file ``<measurement>/<task>.<model>.json`` (values, signatures, provenance) with one
+``<task>.<model>.<part>.npz`` per part (the raw outcome of every example under every mask).
 Most measurements have one part; a pruning curve has one for each order of removal, so that a new
 order leaves the others alone. Values are computed from the outcomes of all parts: a change of
 statistics never needs a new measurement, only a change of a part's signature does.
@@ -30,36 +30,36 @@ from headprune_lib.replication.store.files import (
 )
 
 OUTCOMES = "outcomes"
-"""Name of the part of a measurement that has but one."""
+"""Name of a measurement's only part, or of its first training's."""
 
 
 class ResultDamaged(ValueError):
-    """A stored result cannot be read; what is damaged was set aside under another name."""
+    """A stored result cannot be read; its damaged files were set aside under other names."""
 
 
 class Key(NamedTuple):
-    """What a result is of."""
+    """The measurement, task and model that identify a result."""
 
     measurement: str
     task: str
     model: str
 
     def path(self, root: Path | None = None) -> Path:
-        """The JSON file."""
+        """The path of the result's JSON file."""
         return (root or results_root()) / self.measurement / f"{self.task}.{self.model}.json"
 
     @classmethod
     def at(cls, path: Path) -> Key:
-        """The key of a JSON file: :meth:`path` gives it for the folder ``path.parents[1]``."""
+        """The key of a JSON file: the inverse of :meth:`path` with the root ``path.parents[1]``."""
         task, _, model = path.stem.partition(".")
         return cls(path.parent.name, task, model)
 
 
 class _Raw:
-    """Arrays, or a function that reads them, which is called when they are first asked for."""
+    """Attribute for arrays, or for a function that reads them and is called on first access."""
 
     def __get__(self, part: Part | None, _kind: type | None = None) -> Any:
-        if part is None:  # what a part has that is given none
+        if part is None:  # the default of a part without outcomes
             return dict
         if callable(part.arrays):
             part.arrays = part.arrays()
@@ -71,7 +71,7 @@ class _Raw:
 
 @dataclass(frozen=True)
 class Measured:
-    """What measuring a part gave: raw outcomes, and what they were measured on."""
+    """The raw outcomes of a part that was measured, and what they were measured on."""
 
     raw: Arrays
     runs: list[dict[str, Any]]
@@ -82,7 +82,7 @@ class Measured:
 
 
 Outcomes = dict[str, Arrays]
-"""The raw outcomes of every part, by its name."""
+"""The raw outcomes of every part, by the part's name."""
 
 
 @dataclass
@@ -91,9 +91,9 @@ class Part:
 
     Attributes:
         signature: what they depend on, see :func:`headprune_lib.replication.store.make_signature`.
-        runs: one entry a training: its seed and the hash of its weights.
+        runs: one entry per training: its seed and the hash of its weights.
         provenance: where and with what they were measured; every later rewrite with its date.
-        raw: the outcomes, kept in the .npz; of a stored part read when they are first asked for.
+        raw: the outcomes, stored in the .npz; those of a stored part are read on first access.
         raw_sha256: of that file.
     """
 
@@ -129,27 +129,27 @@ class Result:
 
     @property
     def key(self) -> Key:
-        """What it is of."""
+        """The result's measurement, task and model."""
         return Key(self.measurement, self.task, self.model)
 
     @property
     def raw(self) -> Arrays:
-        """The outcomes of the first training, of a measurement that has one part a training.
+        """The outcomes of the only part, or of the first training's if each training has a part.
 
-        Raises KeyError for one that has a part for every order.
+        Raises KeyError for a measurement with a part for every order.
         """
         return self.parts[OUTCOMES].raw
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Of the part that was measured last."""
+        """The provenance of the part that was measured last."""
         return max((part.provenance for part in self.parts.values()), key=lambda one: one["date"])
 
     def to_json(self) -> str:
-        """The text of the JSON file: sorted keys, one record or list of numbers a line.
+        """The text of the JSON file: sorted keys, one record or list of numbers per line.
 
-        NaN and infinities become ``null``: strict JSON has no word for them. Whoever needs to tell
-        them apart finds them in the outcomes. Raises TypeError for a value JSON cannot hold.
+        NaN and infinities become ``null``, since strict JSON lacks them. They can be told apart in
+        the outcomes. Raises TypeError for a value that JSON cannot represent.
         """
         content = {name: plain(getattr(self, name), name) for name in _FIELDS if name != "parts"}
         content["parts"] = {
@@ -169,14 +169,14 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(Result))
 
 
 def part_path(path: Path, part: str) -> Path:
-    """The .npz file of a part, beside the JSON file ``path``."""
+    """The .npz file of a part, next to the JSON file ``path``."""
     return path.with_name(f"{path.stem}.{part.replace(' ', '-')}.npz")
 
 
 def save(result: Result, root: Path | None = None) -> Path:
-    """Write all files, whole or not at all; returns the path of the JSON file.
+    """Write all files or none; returns the path of the JSON file.
 
-    Sets each part's ``raw_sha256``. When writing fails the files of before are still there.
+    Sets each part's ``raw_sha256``. If writing fails, the previous files are still there.
     """
     path = result.key.path(root)
     files = {}
@@ -184,21 +184,21 @@ def save(result: Result, root: Path | None = None) -> Path:
         content = npz_bytes(part.raw)
         part.raw_sha256 = hashlib.sha256(content).hexdigest()
         files[part_path(path, name)] = content
-    # The raw outcomes first: killed between the two, the sum in the old JSON no longer fits, which
-    # `Part.raw` notices; the other way round the new JSON would speak of outcomes that are not there.
+    # Outcomes first: after a kill in between, their hash in the old JSON no longer fits, which
+    # `Part.raw` notices. The other way round, the new JSON would name outcomes that are not there.
     with locked(path):
         replace_files({**files, path: result.to_json().encode()})
     return path
 
 
 def load(key: Key, root: Path | None = None, command: str = "") -> Result:
-    """The stored result; outcomes are read, and held to their SHA-256, when they are asked for.
+    """The stored result; outcomes are read, and checked against their SHA-256, on first access.
 
-    So :attr:`Part.raw` may raise ResultDamaged too: the part's file is then set aside alone, and
-    measured again by whoever asks for the result next.
+    So :attr:`Part.raw` may raise ResultDamaged too: only the part's file is then set aside, and the
+    part is measured again when the result is next requested.
 
     Args:
-        command: what measures it, for the error messages.
+        command: the command that measures it, for the error messages.
 
     Raises:
         FileNotFoundError: there is none.
@@ -235,7 +235,7 @@ def _result(path: Path, command: str) -> Result:
 
 @lru_cache(maxsize=1024)
 def _content(path: Path, _modified: int, _size: int) -> dict[str, Any]:
-    """A JSON file; one that stays as it is is read once a process."""
+    """The content of a JSON file; an unchanged file is read once per process."""
     return json.loads(path.read_bytes())
 
 
@@ -268,7 +268,7 @@ def _read(file: Path, sha256: str) -> Arrays:
 
 
 def _damaged(file: Path, error: Exception, aside: list[Path], command: str) -> ResultDamaged:
-    """The error to raise, once what is damaged has been set aside."""
+    """Set damaged files aside, and return the error to raise."""
     kept = ", ".join(str(path) for path in set_aside(*aside))
     advice = f". Set aside as {kept}" if kept else ""
     advice += f"; it will be measured again by: {command}" if command else ""
@@ -276,7 +276,7 @@ def _damaged(file: Path, error: Exception, aside: list[Path], command: str) -> R
 
 
 def stored(key: Key, root: Path | None = None) -> Result | None:
-    """As :func:`load`, None where there is no such result; whatever its signature."""
+    """As :func:`load`, whatever the signature; None if there is no such result."""
     try:
         return load(key, root)
     except FileNotFoundError:
@@ -284,16 +284,16 @@ def stored(key: Key, root: Path | None = None) -> Result | None:
 
 
 def find(measurement: str = "*", root: Path | None = None) -> list[Key]:
-    """The keys of all stored results of a measurement, found by looking; in order of their names."""
+    """The keys of all stored results of a measurement (a glob pattern), in order of their paths."""
     paths = sorted((root or results_root()).glob(f"{measurement}/*.json"))
     return [Key.at(path) for path in paths if "." in path.stem]
 
 
-# --- as text: plain values, and JSON whose diff can be read -------------------------------------------
+# --- as text: plain values, and JSON with readable diffs ------------------------------------------
 
 
 def plain(value: Any, where: str = "value") -> Any:
-    """``value`` as JSON holds it: plain types, 6 significant digits, None for NaN and infinities.
+    """``value`` as stored in JSON: plain types, 6 significant digits, None for NaN and infinities.
 
     >>> plain({"p": 0.123456789, "gain": float("nan"), "at": (1, 2)})
     {'p': 0.123457, 'gain': None, 'at': [1, 2]}
@@ -315,7 +315,7 @@ def plain(value: Any, where: str = "value") -> Any:
 
 
 def layout(node: Any, depth: int = 0, in_list: bool = False) -> str:
-    """JSON with sorted keys, and one record or list of numbers a line."""
+    """JSON with sorted keys, and one record or list of numbers per line."""
 
     def scalars(items):
         return not any(isinstance(item, list | dict) for item in items)

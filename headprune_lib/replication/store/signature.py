@@ -1,4 +1,4 @@
-"""What a stored result depends on, and where it was measured."""
+"""Signature and provenance: what a stored result depends on, and where it was measured."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def make_signature(
     weights: dict[str, str],
     recipe: dict[str, Any],
 ) -> dict[str, Any]:
-    """What a stored part must agree with to be used, and its SHA-256 ``digest``.
+    """The signature that a stored part must have to be used, with its SHA-256 ``digest``.
 
     Args:
         version: of the measurement; bumped by hand when its meaning changes.
         parameters: what all parts of the result depend on.
-        own: what this part depends on besides.
+        own: what this part depends on in addition.
         data, weights: names of files -> their registered checksums.
         recipe: of the trainings.
 
     Raises:
-        ValueError: something that JSON cannot hold (NaN, a path, a tensor).
+        ValueError: a value that JSON cannot represent (NaN, a path, a tensor).
     """
     content = {
         "measurement": version,
@@ -54,7 +54,7 @@ def make_signature(
 
 
 def fingerprint(name: str, statistics: Any) -> str:
-    """Of the rules and constants that the values of a measurement depend on.
+    """The fingerprint of the rules and constants that a measurement's values depend on.
 
     Args:
         name: of the measurement.
@@ -65,11 +65,11 @@ def fingerprint(name: str, statistics: Any) -> str:
 
 
 Device = tuple[str, str | None]
-"""The kind of a device, such as ``"cuda"``, and the name of a GPU."""
+"""The kind of a device, such as ``"cuda"``, and its name if it is a GPU."""
 
 
 def computing_on(device: str) -> Device:
-    """What this process computes on where ``device`` is asked for: the CPU where there is no GPU."""
+    """The device that this process uses if ``device`` is asked for: the CPU if there is no GPU."""
     kind = torch.device(device).type
     if kind != "cuda":
         return kind, None
@@ -84,7 +84,7 @@ def provenance(
     """Where and with what a result was measured; not part of the signature.
 
     Args:
-        devices: those that computed it, see :func:`computing_on`.
+        devices: those that computed the result, see :func:`computing_on`.
     """
     kinds, gpus = zip(*devices, strict=True) if (devices := [*devices]) else ((), ())
     cpu = platform.processor() or platform.machine()

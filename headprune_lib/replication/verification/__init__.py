@@ -1,1 +1,1 @@
-"""Whether a stored result is found again: on the weights it was measured on, or on others."""
+"""Verification of stored results, on the weights they were measured on or on retrained ones."""

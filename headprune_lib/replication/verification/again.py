@@ -1,11 +1,11 @@
-"""Measure a result's parts again, on the very weights, and on as many texts as minutes allow.
+"""Measure a result's parts again, on the same weights, and on as many texts as minutes allow.
 
-What measures a part is the measurement itself (:attr:`Measurement.measure`), with a profile as the
-stored one's: so nothing here knows what a part holds. Texts are drawn; an axis that is shorter than
-the stored one is that of the texts.
+A part is measured by the measurement itself (:attr:`Measurement.measure`) with the stored result's
+profile, so nothing here knows what a part contains. Texts are drawn at random: an axis that is
+shorter than the stored one is that of the texts.
 
-The bounds hold for the very weights that a result was measured on. Another processor flips a
-rounding now and then: a few answers of a mask, or one translation in a hundred, may differ.
+The bounds are for the same weights that a result was measured on. Another processor sometimes
+rounds differently: a few predictions under a mask, or one translation in a hundred, may differ.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from headprune_lib.replication.store import Arrays, Journal, Key, Measured, Part
 from headprune_lib.replication.titles import setting
 
 ANSWERS, OF = 2, 300
-"""Answers of a mask that may differ, in so many."""
+"""The number of predictions under a mask that may differ, and out of how many."""
 NATS = 0.01
 """How far a loss may be off."""
 PASSAGE = 0.02
-"""The same of a passage of hundreds of tokens."""
+"""How far the loss of a passage of hundreds of tokens may be off."""
 TRANSLATIONS, NGRAMS = 0.01, 0.005
-"""The share of a mask's translations that may differ, and of their n-grams; one in any case."""
+"""The shares of a mask's translations, and of their n-grams, that may differ; at least one may."""
 RELATIVE = 1e-3
 """How far a score may be off, as a share of the largest one of its layer."""
 PLACES = 2
-"""Places of an order with another head: two with all but equal scores may change places. Had more
+"""Places of an order that may have another head: two with nearly equal scores may swap. Had more
 than rounding moved them, the outcomes of the masks between the two would differ as well."""
 GATE = 0.02
 """How far a gate that is fitted again may be off."""
@@ -61,7 +61,7 @@ GATE = 0.02
 
 @dataclass(frozen=True)
 class Quantity:
-    """One row of what a verification shows."""
+    """One row of a verification's report."""
 
     name: str
     stored: str
@@ -71,7 +71,7 @@ class Quantity:
 
 
 class Off(NamedTuple):
-    """In what two arrays differ, by how much, and by how much they may."""
+    """A difference between two arrays: its kind, its size, and the largest size allowed."""
 
     what: str
     off: float
@@ -79,7 +79,7 @@ class Off(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether they differ by no more."""
+        """Whether the difference is no larger than allowed."""
         return bool(self.off <= self.most)
 
     def __str__(self) -> str:
@@ -89,18 +89,18 @@ class Off(NamedTuple):
 OVER_TEXTS = re.compile(r"log_loss$|truncated$")
 """Outcomes that are means or sums over all texts."""
 OF_A_MACHINE = re.compile(r"(seconds|memory|file|bfloat16)$")
-"""Outcomes that another machine, or another moment, has others of."""
+"""Outcomes that differ between machines, or from run to run."""
 
 
 def compared(stored: Arrays, found: Arrays, passages: bool = False) -> dict[str, list[Off]]:
-    """How each stored array of a part differs from the one that was measured again.
+    """The differences of each stored array of a part from the one that was measured again.
 
     Args:
         stored, found: on the same texts.
         passages: whether losses are sums over the tokens of passages.
 
     Returns:
-        by name, the outcomes of a machine left out.
+        the differences by name, without outcomes that depend on the machine.
     """
     before, now = _absolute(stored), _absolute(found)
     differences = {}
@@ -119,7 +119,7 @@ def compared(stored: Arrays, found: Arrays, passages: bool = False) -> dict[str,
 
 
 class _Bound(NamedTuple):
-    """What a rule needs besides: ``slack`` is how far rounding in the file may have moved a number."""
+    """The context of a rule: ``slack`` is how far rounding in the file may have moved a number."""
 
     name: str
     slack: np.ndarray | int
@@ -127,13 +127,13 @@ class _Bound(NamedTuple):
 
 
 def _is_coarse(values: np.ndarray) -> bool:
-    """Whether a file holds numbers to five binary digits: either neighbour may have been taken."""
+    """Whether stored integers are rounded to five binary digits, each to either neighbour."""
     whole = values.dtype.kind == "i" and values.size and np.abs(values).max() > 32
     return bool(whole and np.array_equal(np.rint(coarse(values)), values))
 
 
 def _absolute(raw: Arrays) -> Arrays:
-    """Outcomes of masked models that are kept as changes from the uncut one, as they were."""
+    """Raw outcomes, with changes from the unmasked model added back to its outcomes."""
     absolute = dict(raw)
     for name in [name for name in raw if name.endswith("_change")]:
         uncut = raw.get(f"{name.removesuffix('_change')}_uncut")
@@ -144,7 +144,7 @@ def _absolute(raw: Arrays) -> Arrays:
 
 
 def _few(n: int) -> int:
-    """How many of so many translations may differ."""
+    """How many of ``n`` translations may differ."""
     return max(1, math.floor(TRANSLATIONS * n))
 
 
@@ -153,13 +153,13 @@ def _equal(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Of
 
 
 def _answers(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
-    """Right or wrong, (..., n)."""
+    """Compare whether predictions are correct, (..., n)."""
     other = int((stored != found).sum(-1).max())
     yield Off("answers of a mask", other, ANSWERS * math.ceil(stored.shape[-1] / OF))
 
 
 def _translations(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
-    """Packed counts of n-grams, (..., n, 5): see :func:`~headprune_lib.replication.metrics.pack`."""
+    """Compare packed n-gram counts (..., n, 5): :func:`~headprune_lib.replication.metrics.pack`."""
     n, off = stored.shape[-2], np.abs(stored.astype(int) - found)
     yield Off("translations of a mask", int(off.any(-1).sum(-1).max()), _few(n))
     lost = off.sum((-2, -1)) / np.maximum(stored.astype(int).sum((-2, -1)), 1)
@@ -167,16 +167,14 @@ def _translations(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iter
 
 
 def _texts(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
-    """Translations as text."""
+    """Compare translations as text."""
     yield Off("translations", int((stored != found).sum()), _few(len(stored)))
 
 
 def _losses(stored: np.ndarray, found: np.ndarray, bound: _Bound) -> Iterator[Off]:
-    """Thousandths of a nat, (..., n)."""
+    """Compare losses in thousandths of a nat, (..., n)."""
     off = (np.abs(stored.astype(float) - found) - bound.slack).clip(0) / MILLINAT
-    if (
-        "draft_loss" in bound.name
-    ):  # of another draft, which a flipped rounding gives, it is another
+    if "draft_loss" in bound.name:  # rounding may have changed a draft, and so its loss
         other = int((off > bound.nats).sum(-1).max())
         yield Off(f"losses of a mask by over {bound.nats} nats", other, _few(off.shape[-1]))
     else:
@@ -193,11 +191,11 @@ def _numbers(most: float, unit: str) -> Callable[..., Iterator[Off]]:
 
 
 def _scores(stored: np.ndarray, computed: np.ndarray, bound: _Bound) -> Iterator[Off]:
-    """Numbers that are off by a share of the largest one along the last axis."""
+    """Compare floats relative to the largest along the last axis (float16: to each stored one)."""
     if stored.dtype.kind != "f" or not stored.size:
         yield from _equal(stored, computed, bound)
         return
-    rough = stored.dtype == np.float16  # to five binary digits, which may be either neighbour's
+    rough = stored.dtype == np.float16  # rounded to five binary digits, to either neighbour
     stored, computed = stored.astype(float), computed.astype(float)
     largest = np.abs(stored) if rough else np.nanmax(np.abs(stored), -1, keepdims=True, initial=0)
     same = (stored == computed) | (np.isnan(stored) & np.isnan(computed))
@@ -208,7 +206,7 @@ def _scores(stored: np.ndarray, computed: np.ndarray, bound: _Bound) -> Iterator
 
 
 def _orders(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
-    """The same heads in each run (..., heads, 2 or 3), two of them in another place at most."""
+    """Compare orders (..., heads, 2 or 3): the same heads in each run, at most two out of place."""
     rows = [values.reshape(-1, *values.shape[-2:]).tolist() for values in (stored, found)]
     others = [sorted(order) != sorted(other) for order, other in zip(*rows, strict=True)]
     yield Off("runs of other heads", sum(others), 0)
@@ -229,16 +227,16 @@ _RULES = tuple(
         ("", _scores),
     )
 )
-"""What the name of an array contains -> how it is compared; the first that fits."""
+"""Pattern in an array's name -> the rule to compare the array; the first match counts."""
 
 
 def means_follow(part: str, raw: Arrays) -> Quantity | None:
-    """Whether stored mean losses go with the losses of texts beside them; None without either."""
+    """Compare stored mean losses with the stored losses of texts; None if either is missing."""
     name = f"{part}: mean losses beside those of texts"
     if "log_loss" not in raw or not {"loss", "loss_area"} & {*raw}:
         return None
     if "loss" in raw:
-        means = raw["loss"].mean(-1) / MILLINAT  # of all runs, or of the first alone
+        means = raw["loss"].mean(-1) / MILLINAT  # of all runs, or of the first only
         off = np.abs(raw["log_loss"][: len(means)] - means)
         return Quantity(name, "", f"off by {off.max():.1e} nats", "1e-9", bool((off < 1e-9).all()))
     inside = raw["shares"] <= ORDERS_UP_TO + 1e-9
@@ -253,9 +251,9 @@ def means_follow(part: str, raw: Arrays) -> Quantity | None:
 # --- measuring on drawn texts ---------------------------------------------------------------------
 
 OUTCOMES = {"encoder": 16_000, "translation": 2_048, "language": 200}
-"""How many outcomes of a mask on a text are measured again of a part, if its masks allow."""
+"""How many outcomes of a part, one per mask and text, are measured again (or ``LEAST`` texts)."""
 LEAST = {"encoder": 16, "translation": 16, "language": 4}
-"""Texts in any case."""
+"""The least number of texts that a part is measured on again."""
 
 
 class NotAtHand(FileNotFoundError):
@@ -270,24 +268,24 @@ def found_again(
     drawn_seed: int = 0,
     n_texts: int | None = None,
 ) -> list[Quantity]:
-    """What every part gives that is measured again, of the trainings at hand.
+    """Measure all parts again, for the trainings at hand, and compare them with the stored ones.
 
     Args:
-        profile: that the result was measured with; nothing is trained.
-        folder: of journals, which are gone afterwards.
-        drawn_seed: what texts are drawn with.
-        n_texts: of each set, at most; as many as :data:`OUTCOMES` allows if None.
+        profile: the one that the result was measured with; nothing is trained.
+        folder: of journals, which are removed afterwards.
+        drawn_seed: the seed for drawing texts.
+        n_texts: maximum of texts per set; as many as :data:`OUTCOMES` allows if None.
 
     Raises:
-        NotAtHand: no part's weights, or their text, are here; the message says why the first is not.
-        OtherWeights: committed weights are not those that it was measured on.
+        NotAtHand: every part lacks its weights or text here; the message says what the first lacks.
+        OtherWeights: committed weights are not those that the result was measured on.
     """
     quantities, reasons = [], []
     drawn = _drawn(result, drawn_seed, n_texts)
     journals = {rows: Journal(folder / f"{rows.seed} {rows.most}") for rows in drawn.values()}
     for name, part in result.parts.items():
         reason, *others = (missing(result, run, profile) for run in part.runs)
-        if reason:  # of a part with several runs the first one gives more than a row
+        if reason:  # the first run is needed: some outcomes of a part are of it alone
             reasons.append(reason)
             continue
         chosen = [0, *(i for i, other in enumerate(others, 1) if not other)]
@@ -298,12 +296,12 @@ def found_again(
             reasons.append(f"a text that {result.measurement} reads is not here ({error})")
     if not quantities:
         raise NotAtHand(reasons[0])
-    Journal(folder).finish()  # with those inside
+    Journal(folder).finish()  # also removes the journals inside
     return quantities
 
 
 def profile_of(result: Result) -> Profile:
-    """The profile that a committed result was measured with, on its task with its model."""
+    """The profile that a committed result was measured with, for its task and model."""
     names = {
         "encoder": {"task": result.task, "model": result.model},
         "translation": {"translation_model": result.model},
@@ -314,7 +312,7 @@ def profile_of(result: Result) -> Profile:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Positions of ``most`` texts, at most, that are drawn of any number; each process the same."""
+    """A draw of at most ``most`` positions out of any number, the same in every process."""
 
     seed: int
     most: int
@@ -326,9 +324,9 @@ class _Rows:
 
 
 def _drawn(result: Result, seed: int, n_texts: int | None) -> dict[str, _Rows]:
-    """The texts of each part: all, or as many as the part with the most masks allows.
+    """The drawn texts of each part: all, or as many as the part with the most masks allows.
 
-    Parts with the same texts share a journal, and what it knows of the model.
+    Parts with the same texts share a journal, and the units in it.
     """
     half = half_of(result.key)
     several = {name: n_texts or _n_texts(half, part) for name, part in result.parts.items()}
@@ -340,7 +338,7 @@ def _drawn(result: Result, seed: int, n_texts: int | None) -> dict[str, _Rows]:
 
 
 def _n_texts(half: str, part: Part) -> int:
-    """How many texts a part is measured on again: fewer, the more masks it has."""
+    """The number of texts that a part is measured on again: the more masks, the fewer texts."""
     masks = [1]
     for name, values in part.raw.items():
         if any(word in name for word in ("correct", "counts", "loss")):
@@ -352,13 +350,13 @@ def _n_texts(half: str, part: Part) -> int:
 
 
 def missing(result: Result, run: dict[str, Any], profile: Profile) -> str:
-    """Why the weights of a result's run are not at hand; empty where they are.
+    """The reason why the weights of a result's run are not at hand; empty if they are.
 
     Args:
-        run: seed and hash of a training, with the epoch or update if within it.
+        run: seed and hash of a training, and the epoch or update if it is a point within it.
 
     Raises:
-        OtherWeights: the committed weights are not those that it was measured on.
+        OtherWeights: the committed weights are not those that the result was measured on.
     """
     half = half_of(result.key)
     if half == "language":
@@ -390,12 +388,12 @@ def missing(result: Result, run: dict[str, Any], profile: Profile) -> str:
 
 @dataclass(frozen=True)
 class Again(Context):
-    """What measuring a part again may use.
+    """The context for measuring a part again.
 
     Attributes:
-        stored: its outcomes, of the trainings at hand; empty where it goes on from its own.
-        computed: what was computed of those that it goes on from.
-        taken: names of those that it took without computing them.
+        stored: outcomes of the trainings at hand to continue from; empty to use computed ones.
+        computed: the outcomes to continue from that were computed.
+        taken: names of the outcomes that were taken as stored, without computing them.
     """
 
     stored: Arrays = dataclasses.field(default_factory=dict)
@@ -405,7 +403,7 @@ class Again(Context):
     def settled(
         self, names: Sequence[str], compute: Callable[[], Arrays], *, costly: bool = False
     ) -> Arrays:
-        """The stored outcomes of these names; see :meth:`Context.settled`."""
+        """The stored outcomes of these names, else computed ones; see :meth:`Context.settled`."""
         known = {
             name: values
             for name, values in self.stored.items()
@@ -416,7 +414,7 @@ class Again(Context):
             return known
         arrays = compute()
         self.computed.update(arrays)
-        for name in known.keys() & arrays.keys():  # of some results the first run's alone
+        for name in known.keys() & arrays.keys():  # some results store only the first run's
             if known[name].ndim and len(known[name]) < len(arrays[name]):
                 known[name] = np.concatenate([known[name], arrays[name][len(known[name]) :]])
         return arrays | known
@@ -430,11 +428,11 @@ def measured_again(
     journal: Journal,
     stored: Arrays,
 ) -> tuple[Again, Measured]:
-    """A part that is measured again on some of its runs; what it needs is taken as it is stored.
+    """Measure a part again on some of its runs; other results that it needs are taken as stored.
 
     Args:
-        own: places of the runs.
-        stored: outcomes that measuring goes on from, in place of what it computes.
+        own: indices of the runs.
+        stored: outcomes that measuring continues from, in place of those it computes.
     """
     half, measurement = half_of(result.key), MEASUREMENTS[result.measurement]
     part, root = result.parts[name], results_folder(profile)
@@ -451,13 +449,13 @@ def measured_again(
 def _compared(
     result: Result, name: str, chosen: list[int], profile: Profile, journal: Journal, rows: _Rows
 ) -> Iterator[Quantity]:
-    """A part beside itself, measured again on some texts."""
+    """Compare a part with itself, measured again on some texts."""
     part = result.parts[name]
     stored = own_rows(part, chosen)
     with setups.on_some_texts(rows):
         context, measured = measured_again(result, name, chosen, profile, journal, stored)
     runs, computed = [part.runs[i] for i in chosen], measured.raw | context.computed
-    for what, values in stored.items():  # of some results the first run's alone
+    for what, values in stored.items():  # some results store only the first run's
         if len(chosen) > 1 and what in computed and values.shape[:1] == (1,):
             computed[what] = computed[what][:1]
     sliced = {what: _on_rows(values, computed.get(what), rows) for what, values in stored.items()}
@@ -497,9 +495,9 @@ def _compared(
 
 
 def own_rows(part: Part, own: Sequence[int]) -> Arrays:
-    """The outcomes of some of a part's runs, which are rows where it has several.
+    """The outcomes of some of a part's runs, which are rows if it has several.
 
-    Scores (layer, head) are of the first run alone.
+    Scores (layer, head) are those of the first run only.
     """
     n = len(part.runs)
 
@@ -513,7 +511,7 @@ def own_rows(part: Part, own: Sequence[int]) -> Arrays:
 
 
 def _on_rows(stored: np.ndarray, found: np.ndarray | None, rows: _Rows) -> np.ndarray:
-    """Stored outcomes on the texts that were drawn: along each axis that is shorter now."""
+    """Stored outcomes on the drawn texts, along each axis that is shorter in ``found``."""
     if found is None or stored.ndim != found.ndim:
         return stored
     for axis, n in enumerate(stored.shape):

@@ -1,8 +1,8 @@
-"""What was checked of each committed result, once: a record that stands while its files do.
+"""Records of the checks of committed results, each done once and valid while its file is the same.
 
-Checking takes minutes a result, and says nothing new while the result stays as it is: its file holds
-the hashes of its outcomes and of the weights that it was measured on. So whoever adds or changes a
-result checks it (``headprune verify KEY``) and commits the record; tests compare hashes alone.
+A check takes minutes, and tells nothing new while the result is unchanged: its file contains the
+hashes of its outcomes and of the weights that it was measured on. So whoever adds or changes a
+result checks it (``headprune verify KEY``) and commits the record; tests only compare hashes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from headprune_lib.replication.verification.again import (
 )
 
 Record = dict[str, Any]
-"""Hash of the result, version of its measurement, what was found again and what was not at hand."""
+"""Hash of the result, version of its measurement, what was compared and what was not at hand."""
 
 RELATIVE, ABSOLUTE = 2e-5, 1e-9
-"""How far a value may be off: the last of its six stored digits, which rounding moves."""
+"""How far a value may be off: rounding may move the last of its six stored digits."""
 
 
 def records_path() -> Path:
-    """The table of all records."""
+    """The file of all records."""
     return project_root() / "data" / "verified.json"
 
 
@@ -46,7 +46,7 @@ def read_records() -> dict[str, Record]:
 
 
 def name_of(key: Key) -> str:
-    """What a record is filed under."""
+    """The name that a result's record is filed under."""
     return f"{key.measurement}/{key.task}.{key.model}"
 
 
@@ -54,14 +54,14 @@ def check(key: Key, *, drawn_seed: int = 0) -> tuple[Record, list[Quantity]]:
     """Compute a committed result's values again, and measure it again on drawn texts.
 
     Args:
-        drawn_seed: what texts are drawn with.
+        drawn_seed: the seed for drawing texts.
 
     Returns:
         the record, and everything that was compared.
 
     Raises:
         FileNotFoundError: there is no such result.
-        OtherWeights: the committed weights are not those that it was measured on.
+        OtherWeights: the committed weights are not those that the result was measured on.
     """
     result = store.load(key)
     quantities, missing = [values_follow(result)], ""
@@ -71,7 +71,7 @@ def check(key: Key, *, drawn_seed: int = 0) -> tuple[Record, list[Quantity]]:
     except NotAtHand as reason:
         missing = str(reason)
     record = {
-        "result": file_sha256(key.path()),  # which holds the hashes of its outcomes
+        "result": file_sha256(key.path()),  # it contains the hashes of its outcomes
         "weights": sorted(
             {run.get("weights_sha256", "") for part in result.parts.values() for run in part.runs}
         ),
@@ -88,7 +88,7 @@ def check(key: Key, *, drawn_seed: int = 0) -> tuple[Record, list[Quantity]]:
 
 
 def values_follow(result: Result) -> Quantity:
-    """Whether the stored values are what the statistics make of the stored outcomes."""
+    """Compare the stored values with those that the statistics compute from the stored outcomes."""
     measurement, half = MEASUREMENTS[result.measurement], half_of(result.key)
     values = plain(measurement.values_of(half, result.parts), "values")
     differing = list(differences(result.values, values))
@@ -112,7 +112,7 @@ def differences(stored: Any, found: Any, path: str = "") -> Iterator[str]:
 
 
 def write_records(records: Mapping[str, Record]) -> None:
-    """Add records to the table, or replace them; results that are gone lose theirs."""
+    """Add records to the file, or replace them; those of results that are gone are removed."""
     committed = {name_of(key) for key in store.find()}
     known = read_records() if records_path().exists() else {}
     kept = {
@@ -123,7 +123,7 @@ def write_records(records: Mapping[str, Record]) -> None:
 
 
 def broken(records: Mapping[str, Record], keys: Iterable[Key]) -> dict[str, str]:
-    """Results whose record does not stand, and why."""
+    """Results without a valid record -> the reason."""
     reasons = {}
     for key in keys:
         record = records.get(name_of(key))

@@ -1,25 +1,25 @@
-"""Train a model again, and look for the stored numbers: the same ones, or by a statistical rule.
+"""Retrain a model and look for the stored numbers: the same ones, or within statistical bounds.
 
-Another machine, or another version of a library, ends the same training with other weights, whose
-numbers cannot be the same. Compared with the stored training of the same seed are
+On another machine, or with another version of a library, the same training ends with other weights
+and so with other numbers. The following are compared with the stored training of the same seed:
 
 - the **score of the unpruned model** on all test text: within 2 points of accuracy or F1, 0.12 of
   Matthews' correlation, 2 BLEU;
-- of curves, the **mean score along the curve** in the order of the new model's own importance:
-  within 4 points, 0.12, 3 BLEU; and the **share that goes at 2% loss**: within 0.4;
-- of other outcomes, the **mean change under all masks**: as the unpruned score;
+- for curves, the **mean score along the curve** in the order of the new model's own importance:
+  within 4 points, 0.12, 3 BLEU; and the **share of heads pruned at 2% loss**: within 0.4;
+- for other outcomes, the **mean change under all masks**: within the unpruned score's bounds;
 - where importance is stored, its **rank correlation** with the new one over all heads, both
   normalised by layer: at least 0.5.
 
-A result is found again if all of them are. The bounds were written on 22 November 2026, before any
-model was trained again to be held against them. They rest on the trainings that are stored, three
-to five seeds of MiniLM on each of five tasks, of which s is the pooled standard deviation; the
-difference of two trainings has s times the root of 2. Unpruned, s is 0.0035 of accuracy or F1 (the
-bound is four times the difference's deviation: MPNet has one training a task, and may spread more)
-and 0.042 of Matthews (twice). Along the curve s is 0.010 (three times) and 0.021 (four times). Of
-the share s is 0.16 (not quite twice). Two seeds' importance correlates at 0.56 or more. Translators
-have one training of a kind, and for masks no spread over trainings is stored at all: the bounds for
-BLEU and for masks are a choice.
+A result is found again if all of them hold. The bounds were written on 22 November 2026, before any
+model was retrained for such a comparison. They rest on the stored trainings, three to five seeds of
+MiniLM on each of five tasks, whose pooled standard deviation is s; the difference of two trainings
+has s times the square root of 2. Unpruned, s is 0.0035 for accuracy or F1 (the bound is four times
+the difference's deviation: MPNet has one training per task, and may spread more) and 0.042 for
+Matthews (twice). Along the curve, s is 0.010 (three times) and 0.021 (four times). For the share, s
+is 0.16 (not quite twice). Two seeds' importance correlates at 0.56 or more. Translators have one
+training of each kind, and for masks no spread over trainings is stored at all: the bounds for BLEU
+and for masks are a choice.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ COMPARABLE = {
     *("across_domains", "agreement", "all_but_one", "best_heads", "one_head"),
     *("pruning_by_kind", "pruning_curve"),
 }
-"""Measurements of scores or importance; not of times, nor of a whole training."""
+"""Measurements of scores or importance, but not of time or of a whole training."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What a training that was made again says of a stored result.
+    """The comparison of a stored result with a training that was repeated.
 
     Attributes:
         measured, trained: SHA-256 of the weights then and now.
-        quantities: a row each; the bounds are those of the same weights, or of another training.
+        quantities: one row each, with the bounds for the same weights or for another training.
     """
 
     key: Key
@@ -83,24 +83,24 @@ class Verification:
 def verify(
     name: str, profile: Profile, *, task: str | None = None, drawn_seed: int = 0
 ) -> Verification:
-    """Train a result's model again and compare the two.
+    """Retrain a result's model, and compare its outcomes with the stored ones.
 
-    The training lies in a folder of its own in the cache, where the next verification of the same
-    model finds it; it resumes after a kill, and neither reads nor changes the weights that were
-    measured. If it ends with those very weights, outcomes of drawn texts must be found again to a
-    rounding (:mod:`~headprune_lib.replication.verification.again`); if not, the statistical rule
-    of this module holds.
+    The training has a folder of its own in the cache, where the next verification of the same model
+    finds it. It resumes if interrupted, and neither reads nor changes the weights that were
+    measured. If it ends with the same weights, outcomes on drawn texts must be found again up to
+    rounding (:mod:`~headprune_lib.replication.verification.again`); if not, the statistical bounds
+    of this module apply.
 
     Args:
         name: of a table or figure of the paper, or of a measurement.
         profile: with the task and the model of the stored result.
-        task: of a translation measurement, the pair of languages; the main one if not given.
-        drawn_seed: what texts are drawn with.
+        task: the pair of languages of a translation measurement; the main one if not given.
+        drawn_seed: the seed for drawing texts.
 
     Raises:
-        FileNotFoundError: there is no such stored result; the message names what measures it.
-        ValueError: an unknown name, a stored result of other text, parameters or another recipe
-            than those at hand, or one that holds nothing to compare.
+        FileNotFoundError: there is no such stored result; the message says how to measure it.
+        ValueError: an unknown name, a stored result with other text, parameters or recipe than
+            those at hand, or one with nothing to compare.
     """
     request = find_artifact(name, profile, task)
     _, half, profile, task = request
@@ -131,7 +131,7 @@ def verify(
 
 
 def _check_signature(result: Result, request: Request, command: str) -> None:
-    """Raises ValueError where the result is of something else than what would be trained now."""
+    """Raises ValueError if the result's signature is not the one it would have if measured now."""
     for name, part in result.parts.items():
         wanted = request.signature(name)
         if part.signature != wanted:
@@ -144,13 +144,13 @@ def _check_signature(result: Result, request: Request, command: str) -> None:
 
 
 def compare(result: Result, profile: Profile, journal: Journal) -> Iterator[Quantity]:
-    """What another training gives, beside what is stored of the one that was measured.
+    """Compare another training's outcomes with the stored ones.
 
-    Of orders only importance's are compared: the other training's own.
+    Only the order by importance is compared; each training has its own.
 
     Args:
-        profile: with the other training, of the same recipe and seed as the first one's.
-        journal: keeps what is measured of it.
+        profile: of the other training, which has the stored one's recipe and seed.
+        journal: of the other training's measurements.
     """
     seed = next(iter(result.parts.values())).runs[0]["seed"]
     for name, part in result.parts.items():
@@ -162,7 +162,7 @@ def compare(result: Result, profile: Profile, journal: Journal) -> Iterator[Quan
 
 
 def _alike(metric: str, said: str, stored: Arrays, found: Arrays) -> Iterator[Quantity]:
-    """The outcomes of two trainings, by what the head of this module says of each."""
+    """Compare the outcomes of two trainings, by the rules at the top of this module."""
     if "shares" in stored:
         yield from _along(metric, said, stored, found)
     metric = metric if metric in UNPRUNED else "accuracy"
@@ -181,7 +181,7 @@ def _alike(metric: str, said: str, stored: Arrays, found: Arrays) -> Iterator[Qu
 
 
 def _normalised(scores: np.ndarray) -> np.ndarray:
-    """Scores (..., layer, head) as the paper has them."""
+    """Scores (..., layer, head), l2-normalised by layer as in the paper."""
     return scoring.normalize_l2({"": torch.from_numpy(scores.reshape(-1, scores.shape[-1]))})[
         ""
     ].numpy()
@@ -190,7 +190,7 @@ def _normalised(scores: np.ndarray) -> np.ndarray:
 def _under_masks(
     metric: str, said: str, prefix: str, stored: Arrays, found: Arrays
 ) -> Iterator[Quantity]:
-    """Unpruned, and the mean change under the masks."""
+    """Compare the unpruned score, and the mean change under the masks."""
     sides = [_uncut_and_cut(prefix, raw) for raw in (stored, found)]
     (before, *_), (after, *_) = sides
     yield _near(f"{metric}, no head cut{said}", before, after, metric, UNPRUNED)
@@ -200,7 +200,7 @@ def _under_masks(
 
 
 def _uncut_and_cut(prefix: str, raw: Arrays) -> tuple[float, np.ndarray]:
-    """The score of the uncut model, and of each mask (M,)."""
+    """The score of the unmasked model, and the score under each mask (M,)."""
     if f"{prefix}correct" in raw:
         return float(raw[f"{prefix}correct_uncut"].mean()), raw[f"{prefix}correct"].mean(-1)
     uncut, cut = all_counts(raw, prefix)
@@ -208,7 +208,7 @@ def _uncut_and_cut(prefix: str, raw: Arrays) -> tuple[float, np.ndarray]:
 
 
 def _along(metric: str, said: str, stored: Arrays, found: Arrays) -> Iterator[Quantity]:
-    """The curves in the order of each training's importance."""
+    """Compare the curves in the order of each training's own importance."""
     curves = [_curve(raw) for raw in (stored, found)]
     scores = [curve.runs["importance"][0] for curve in curves]
     yield _near(f"{metric}, no head cut{said}", scores[0][0], scores[1][0], metric, UNPRUNED)
@@ -223,7 +223,7 @@ def _along(metric: str, said: str, stored: Arrays, found: Arrays) -> Iterator[Qu
 
 
 def _curve(raw: Arrays) -> Curves:
-    """The curve of the first training; the interval that nobody asks for is not drawn."""
+    """The curve of the first training; one resample, since its interval is not used."""
     first = {
         name: values[:1] if name in ("names", "correct") else values for name, values in raw.items()
     }
