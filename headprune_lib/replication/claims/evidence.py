@@ -1,4 +1,4 @@
-"""Results and verdicts from what is stored."""
+"""The rows and verdicts of the claims, from stored results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headprune_lib.replication.store import Key, Result
 from headprune_lib.replication.titles import setting
 
 FIXED = "2026-11-22T21:40:00+00:00"
-"""When the bounds were fixed. What was measured before is exploratory."""
+"""When the bounds were fixed. Results measured earlier are exploratory."""
 # Measured after the bounds were fixed, and after Figure 5 of the same trainings had shown the outcome.
 PARTLY_KNOWN = {("C3", "deen", "post-norm-6"), ("C4", "deen", "post-norm-6")}
 _HELD = "-held"
@@ -21,7 +21,7 @@ NEW_PAIRS = "the new pairs of the task count"
 
 
 def rows_of(result: Result, root: Path | None = None) -> list[Row]:
-    """All that a result says, in order of claims; none where no claim rests on it.
+    """The rows of a result, in order of claims; none where no claim rests on it.
 
     Args:
         root: the folder of results, where further trainings are; the project's own if not given.
@@ -30,12 +30,12 @@ def rows_of(result: Result, root: Path | None = None) -> list[Row]:
 
 
 def judge(result: Result, claim: str) -> Row | None:
-    """What our rule says of a result on a claim: ``word``, ``counts``, ``judged.power``."""
+    """The row of a result on a claim: ``word`` by our rule, ``counts``, ``judged.power``."""
     return next((row for row in rows_of(result) if row.claim == claim), None)
 
 
 def all_verdicts(root: Path | None = None) -> list[Verdict]:
-    """C1 to C8 from all stored results, both halves of the paper together.
+    """The verdicts on C1 to C8 from all stored results, both halves of the paper together.
 
     Args:
         root: the folder of results; the project's own if not given.
@@ -82,6 +82,6 @@ def _rows(claim: Claim, result: Result, root: Path | None) -> list[Row]:
 
 
 def _first_date(result: Result) -> str:
-    """When the first of a result's parts was measured: one that was seen makes it exploratory."""
+    """When a result's first part was measured: a part seen earlier makes the result exploratory."""
     dates = [part.provenance for part in result.parts.values()]
     return min(date.get("first_measured", date["date"]) for date in dates)

@@ -1,7 +1,7 @@
-"""What models keep of their score above chance along an order, training by training.
+"""The share of the score above chance that models keep along an order, training by training.
 
-All fine-tunings of one recipe count together, wherever they were measured on the same texts: those of
-the pruning curve and, where its texts begin with theirs, those of ``which_first``.
+All fine-tunings of one recipe count together if they were measured on the same texts: those of the
+pruning curve and, where its texts begin with theirs, those of ``which_first``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from headprune_lib.replication.stats import TrainingsMean
 from headprune_lib.replication.store import Key, Part, Result
 
 BERT_TASKS = {"mnli": "MNLI", "sst2": "SST-2", "cola": "CoLA"}
-"""Tasks on which others published BERT-base's curve -> how they are spelled."""
+"""Tasks on which others published BERT-base's curve -> their spelling."""
 
 
 def kept_by_others(task: str) -> float:
-    """Share of the score above chance that BERT-base keeps at the paper's share, by others.
+    """Share of the score above chance that others' BERT-base keeps at the paper's share.
 
-    1, nothing lost, for a task of which there is no such curve, and for translation.
+    1, nothing lost, for a task without such a curve, and for translation.
     """
     curve = bert_curve(task)
     return bert_at_share(curve)[0] if curve else 1.0
@@ -56,7 +56,7 @@ class Along:
     influences: np.ndarray
 
     def step(self, share: float) -> int | None:
-        """Where a share of the heads is removed; None where that was not measured."""
+        """The index of the step that removes a share of the heads; None if it was not measured."""
         indices = np.flatnonzero(np.isclose(self.shares, share))
         return int(indices[0]) if len(indices) else None
 
@@ -88,14 +88,14 @@ def pooled(result: Result, order: str, root: Path | None = None) -> list[Along]:
 def mean_kept(
     trainings: Sequence[Along], weights: Sequence[np.ndarray], less: Sequence[Along] = ()
 ) -> TrainingsMean | None:
-    """A weighted sum of the shares that are kept along curves, in the mean over trainings.
+    """The mean over trainings of a weighted sum of the shares kept along their curves.
 
-    What is kept is the ratio of the mean score above chance to the unpruned models' mean, by the
+    The share kept is the ratio of the mean score above chance to the unpruned models' mean, by the
     delta method. None where the 95% interval of the unpruned models' score reaches down to chance:
-    then there is nothing of which a share could be kept.
+    then there is nothing to keep.
 
     Args:
-        weights: of each training's steps.
+        weights: weights of each training's steps.
         less: the same trainings along another order, whose sum is subtracted.
     """
     above = np.array([training.scores[0] - training.chance for training in trainings])
@@ -110,9 +110,9 @@ def mean_kept(
 
 
 def at_share(trainings: Sequence[Along], share: float) -> dict[str, Any] | None:
-    """What is kept with a share of the heads removed, as :func:`rules.together` takes it.
+    """The share kept with a share of the heads removed, as :func:`rules.together` takes it.
 
-    ``raw`` is the share of the score itself, chance not taken off, as the paper's curves show it.
+    ``raw`` is the share of the score itself, without subtracting chance, as in the paper's curves.
     """
     steps = [training.step(share) for training in trainings]
     if not steps or None in steps:
@@ -132,14 +132,14 @@ def at_share(trainings: Sequence[Along], share: float) -> dict[str, Any] | None:
 
 
 def spread(mean: TrainingsMean | None) -> dict[str, Any]:
-    """The 95% interval of a mean, its error and degrees of freedom; None each without a mean."""
+    """The 95% interval of a mean, its error and degrees of freedom; all None without a mean."""
     if mean is None:
         return {"interval": [None, None], "error": None, "freedom": None}
     return {"interval": [mean.low, mean.high], "error": mean.error, "freedom": mean.freedom}
 
 
 def area_weights(shares: np.ndarray, up_to: float) -> np.ndarray:
-    """Weights of the steps by which a curve's mean over 0 to a share removed is a sum."""
+    """Weights of a curve's steps whose weighted sum is the mean over 0 to a share removed."""
     inside = shares <= up_to + 1e-9
     weights = np.zeros(len(shares))
     weights[inside] = stats.area_under_curve(shares[inside], np.eye(int(inside.sum())))
@@ -147,7 +147,7 @@ def area_weights(shares: np.ndarray, up_to: float) -> np.ndarray:
 
 
 def shared(first: Iterable[Along], second: Iterable[Along]) -> tuple[list[Along], list[Along]]:
-    """The trainings that two orders were both followed on, in the same order."""
+    """The trainings on which both orders were followed, in the same sequence."""
     others = {training.weights: training for training in second}
     both = [training for training in first if training.weights in others]
     return both, [others[training.weights] for training in both]
@@ -156,7 +156,7 @@ def shared(first: Iterable[Along], second: Iterable[Along]) -> tuple[list[Along]
 def _linear(
     trainings: Sequence[Along], weights: Sequence[np.ndarray], uncut: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(trainings,) values around the ratio of the means, and (trainings, texts) influences."""
+    """Values (trainings,) around the ratio of the means, and influences (trainings, texts)."""
     above = [training.scores - training.chance for training in trainings]
     sums = np.array([w @ each for w, each in zip(weights, above, strict=True)])
     ratio = sums.mean() / uncut
@@ -169,7 +169,7 @@ def _linear(
 
 
 def _padded(rows: Iterable[np.ndarray]) -> np.ndarray:
-    """Rows of one length: a training that was measured on the first texts alone knows no others."""
+    """Rows padded to one length with 0 for texts on which a training was not measured."""
     rows = list(rows)
     padded = np.zeros((len(rows), max(map(len, rows))))
     for i, row in enumerate(rows):

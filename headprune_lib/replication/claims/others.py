@@ -1,9 +1,9 @@
-"""What the rules say of the paper's own models, as others measured them again.
+"""The rules applied to the paper's own models, as others measured them again.
 
 BERT-base on MNLI, SST-2, CoLA and MRPC, and the paper's IWSLT model. These never count: they show
-what the paper's own setting gives by our rules. Others published scores, not the outcome of every
-example, so that an interval of accuracy takes the two models' errors as independent, which makes it
-wider than a paired one; BLEU and Matthews correlation have none, and only the paper's criterion.
+the outcome of our rules in the paper's own setting. Others published scores, not the outcome of
+every example, so that an interval of accuracy treats the two models' errors as independent, which
+makes it wider than a paired one. BLEU and Matthews correlation have only the paper's criterion.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from headprune_lib.replication.stats import Z95, area_under_curve, kept_above_ch
 
 WHO = "measured by others"
 _IWSLT = "fairseq's IWSLT model"
-# A task that others masked heads on -> the figure where the paper prunes BERT-base on it.
+# A task on which others masked heads -> the figure where the paper prunes BERT-base on it.
 _MASKED = {"MNLI": "figure3b", "SST-2": "figure6a", "CoLA": "figure6b", "MRPC": "figure6c"}
 
 
@@ -83,7 +83,7 @@ def _bert(curve: Mapping[str, Any]) -> str:
 
 
 def _without_interval(judged: Judged, measured: str) -> Judged:
-    """What a rule says of scores without an interval: the paper's criterion alone."""
+    """The judgement of scores without an interval: by the paper's criterion only."""
     return replace(
         judged,
         word="undecided",
@@ -94,7 +94,7 @@ def _without_interval(judged: Judged, measured: str) -> Judged:
 
 def _together(curve: Mapping[str, Any]) -> Judged:
     share, uncut, (kept, cut) = published_share(curve["task"]), curve["base"], bert_at_share(curve)
-    # of a ratio: the uncut model's error counts by what is kept
+    # variance of a ratio: the uncut model's error is weighted by the share kept
     variance = (cut * (1 - cut) + kept**2 * uncut * (1 - uncut)) / curve["n_test"]
     half = Z95 * math.sqrt(variance) / (uncut - curve["chance"])
     kept_by_share = {
@@ -111,10 +111,10 @@ def _together(curve: Mapping[str, Any]) -> Judged:
 
 
 def _until_less(task: MaskedTask) -> Judged:
-    """The paper's criterion where a search had to stop before the paper's share: it is not met.
+    """The paper's criterion, which is not met if every search stopped before the paper's share.
 
-    Others tell how many heads went until less than 90% of the score was left, so that no more can be
-    read. A score is taken not to rise again while further heads go.
+    Others report only how many heads were removed until less than 90% of the score was left. A
+    score is assumed not to rise again as further heads are removed.
     """
     share = published_share(task.task.lower().replace("-", ""))
     removed, at_share = task.removed, share * task.heads

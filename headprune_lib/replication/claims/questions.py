@@ -1,9 +1,9 @@
-"""Questions beyond the paper's claims, each with an answer whose rule was fixed beforehand.
+"""Questions beyond the paper's claims, each answered by a rule that was fixed beforehand.
 
-Which of two orders of removal is better, over all tasks (:func:`decide_contrasts`); whether the order
-still matters once a model is trained again (:func:`decide_recovery`); whether a language model's heads
-can go together (:func:`redundancy`) and one at a time (:func:`single_heads`); and what C1's and C3's
-rules say of MNLI's easy and hard pairs apart (:func:`strata`).
+Which of two orders of removal is better over all tasks (:func:`decide_contrasts`), whether the
+order still matters once a model is trained again (:func:`decide_recovery`), whether a language
+model's heads can be removed together (:func:`redundancy`) and one at a time (:func:`single_heads`),
+and how C1's and C3's rules judge MNLI's easy and hard pairs separately (:func:`strata`).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ FAMILY = (
     "scored again against once",
     "not normalised against normalised",
 )
-"""Corrected together by Holm's procedure."""
+"""The contrasts that Holm's procedure corrects together."""
 CONDITION = {"combined against importance": "combined against its control"}
-"""The follow-up's idea holds only if what it adds is lost when entropies change places."""
+"""The follow-up's idea holds only if its gain is lost when entropies are shuffled."""
 FAMILY_ALPHA = 0.05
 
 
@@ -49,11 +49,11 @@ class Contrast:
     Attributes:
         value: mean over tasks of the difference of areas (share of the metric above chance kept,
             mean over 0 to 50% removed), with its 95% interval.
-        p: two-sided, that it is 0; ``p_holm`` corrected over the family.
-        loss: the same of the loss that is not added, in nats, and its interval.
-        control: of a contrast with a condition, the difference from the control and its interval.
-        tasks: which it is over: those that have both orders, and whose uncut model has a score
-            above chance, of which a share can be kept, in every resample.
+        p: two-sided p-value of no difference; ``p_holm`` is corrected over the family.
+        loss: the same for the loss that is not added, in nats, and its interval.
+        control: for a contrast with a condition, the difference from the control and its interval.
+        tasks: the tasks that have both orders, and whose uncut model has a score above chance, of
+            which a share can be kept, in every resample.
     """
 
     name: str
@@ -71,7 +71,7 @@ def decide_contrasts(found: Mapping[str, Values]) -> list[Contrast]:
     """The contrasts of the family, each with its word.
 
     Better or worse if p is below 0.05 after Holm's correction over those that were run; the
-    combined order besides only if its difference from the control has an interval above 0.
+    combined order is better only if its difference from the control also has an interval above 0.
 
     Args:
         found: task -> values of ``which_first``.
@@ -118,7 +118,7 @@ def above_chance(values: Values) -> bool:
     """Whether the uncut model has a score above chance, of which a share can be kept.
 
     Args:
-        values: of ``which_first``.
+        values: values of ``which_first``.
     """
     return values["least_above_chance"] > 0
 
@@ -126,18 +126,18 @@ def above_chance(values: Values) -> bool:
 # The order, once a model is trained again
 
 ORDER, SHARE, WAY = "importance", 0.4, "all weights"
-"""What decides: the paper's order, so many heads removed, all weights trained."""
+"""The deciding case: the paper's order, this share of heads removed, all weights trained."""
 HARDLY = 0.01
 """A lead of less than a point of accuracy, or of less than 1 BLEU, hardly matters."""
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """The word, and what it is read off.
+    """The word, and the leads that it is based on.
 
     Attributes:
-        before, after: accuracy, or BLEU as a fraction, by importance minus the mean of the random
-            orders', before and after training; None where it was not run.
+        before, after: accuracy, or BLEU as a fraction, of importance minus the mean of the random
+            orders, before and after training; None where it was not run.
     """
 
     word: Literal["still matters", "random is better", "hardly matters", "open", "not run"]
@@ -146,10 +146,10 @@ class Recovery:
 
 
 def decide_recovery(values: Values | None) -> Recovery:
-    """What the stored values of ``recovery`` say; None where there are none.
+    """Judge the stored values of ``recovery``; "not run" without them or the deciding case.
 
-    The word is that of the lead's interval after training: beside 0, within ``HARDLY`` of it, or
-    neither.
+    The word depends on whether the lead's interval after training excludes 0, lies within
+    ``HARDLY`` of it, or neither.
     """
     for lead in (values or {}).get("leads", ()):
         if (lead["order"], lead["share"], lead["way"]) == (ORDER, SHARE, WAY):
@@ -161,7 +161,7 @@ def decide_recovery(values: Values | None) -> Recovery:
 
 
 def recovery_word(interval: Sequence[float]) -> str:
-    """The word of an interval of the lead after training.
+    """The word for an interval of the lead after training.
 
     >>> recovery_word((0.002, 0.03)), recovery_word((-0.004, 0.006)), recovery_word((-0.02, 0.006))
     ('still matters', 'hardly matters', 'open')
@@ -177,19 +177,19 @@ def recovery_word(interval: Sequence[float]) -> str:
 # A language model's heads
 
 LANGUAGE_SHARE = 0.2
-"""The share of the heads at which it is asked: the paper's for its large translator."""
+"""The share of heads removed that is judged: the paper's for its large translator."""
 DELTA_NATS = 0.01
-"""The largest added loss a token that still counts as none: 1% of perplexity."""
+"""The largest added loss per token that still counts as none: 1% of perplexity."""
 
 Answer = Literal["there", "not there", "open"]
 
 
 @dataclass(frozen=True)
 class Redundancy:
-    """Whether heads can go together.
+    """Whether heads can be removed together.
 
-    ``kept`` is the share of the uncut model's gain over the frequencies of tokens; None where it
-    has no gain.
+    ``kept`` is the share of the uncut model's gain over token frequencies; None where it has no
+    gain.
     """
 
     answer: Answer
@@ -199,7 +199,7 @@ class Redundancy:
 
 @dataclass(frozen=True)
 class SingleHeads:
-    """How many heads can go one at a time, and how many cannot."""
+    """How many heads can be removed one at a time, and how many cannot."""
 
     answer: Answer
     heads: int
@@ -208,7 +208,7 @@ class SingleHeads:
 
 
 def redundancy(values: Values) -> Redundancy:
-    """From the values of ``language_curve``, in the paper's order.
+    """Judge the values of ``language_curve`` in the paper's order.
 
     Raises:
         ValueError: 20% removed was not measured.
@@ -225,7 +225,7 @@ def redundancy(values: Values) -> Redundancy:
 
 
 def single_heads(values: Values) -> SingleHeads:
-    """From the values of ``language_heads``."""
+    """Judge the values of ``language_heads``."""
     low, high = np.array([head["interval"] for head in values["heads"]]).T
     removable, needed, heads = (high <= DELTA_NATS).sum(), (low > DELTA_NATS).sum(), len(low)
     enough = removable >= C1_REMOVABLE * heads - 1e-9
@@ -235,7 +235,7 @@ def single_heads(values: Values) -> SingleHeads:
 
 
 # MNLI's easy and hard pairs: our models are trained on a twentieth of MNLI and are right less often than
-# the paper's; where an answer is the same for both, it does not hang on that.
+# the paper's; an answer that is the same for both does not depend on that.
 
 EASY = 90
 """A pair is easy if at least so many of 100 fine-tuned BERT-base models get it right."""
@@ -245,15 +245,15 @@ _OF_TEXTS = ("correct", "correct_uncut", "labels", "loss", "loss_change", "loss_
 
 @dataclass(frozen=True)
 class Stratum:
-    """What a model does on some of MNLI's pairs.
+    """A model's results on some of MNLI's pairs.
 
     Attributes:
-        name: which pairs.
-        n: how many.
-        uncut: accuracy with all heads, in the mean over fine-tunings.
+        name: the pairs, in words.
+        n: how many there are.
+        uncut: accuracy with all heads, as a mean over fine-tunings.
         chance: accuracy of the best constant answer among these pairs.
-        together: what C3's rule says of them alone.
-        one_at_a_time: what C1's rule says of them alone.
+        together: judgement by C3's rule of these pairs only.
+        one_at_a_time: judgement by C1's rule of these pairs only.
     """
 
     name: str
@@ -287,7 +287,7 @@ def strata(curve: Result, one_head: Result | None) -> list[Stratum]:
 def _right_by_berts(result: Result) -> np.ndarray | None:
     """How many of 100 BERTs get each text of a result right, (texts,); None where nobody counted.
 
-    The counts are in the order of the texts, which a checksum tells.
+    The counts are in the order of the texts, which a checksum identifies.
     """
     counted = right_of_100_berts()
     texts = {part.signature["data"].get(counted["dataset"]) for part in result.parts.values()}
@@ -319,7 +319,7 @@ def _stratum(name: str, chosen: np.ndarray, curve: Result, one_head: Result | No
 
 
 def _on_texts(result: Result, chosen: np.ndarray) -> Result:
-    """A result with the outcomes of the ``chosen`` texts alone; its values stay those of all."""
+    """A result with only the outcomes of the ``chosen`` texts; its values stay those of all."""
     parts = {
         name: replace(
             part,

@@ -1,11 +1,11 @@
-"""The paper's eight claims, a section each: bounds, rule, the results that it judges, and the record.
+"""The paper's eight claims, a section each: bounds, rule, judged results and record.
 
 These are the third rules. The bounds were fixed on 22 November 2026 (the second rules): after the
 first results of this project were known, before those that are marked *confirmatory*. How intervals,
-power and counts are made was corrected on 27 November 2026, after all results so far.
+power and counts are computed was corrected on 27 November 2026, after all results so far.
 
-Effects are cut minus uncut, as fractions of 1 or in BLEU. An interval is 95%, low and high; where it is
-a t interval over trainings, its standard ``error`` and degrees of ``freedom`` stand beside it. Sentences
+Effects are cut minus uncut, as fractions of 1 or in BLEU. An interval is 95%, low and high; a t
+interval over trainings comes with its standard ``error`` and degrees of ``freedom``. Sentences
 count layers and heads from 1.
 """
 
@@ -56,7 +56,7 @@ from headprune_lib.replication.store.packing import all_counts
 from headprune_lib.replication.titles import spelled
 
 Found = Mapping[str, Any]
-"""An estimate with its ``interval`` and, of a t interval, ``error`` and ``freedom``."""
+"""An estimate with its ``interval`` and, for a t interval, ``error`` and ``freedom``."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class Stored:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """What is stored of the result."""
+        """The stored values of the result."""
         return self.result.values
 
     def trainings(self, name: str) -> list[Mapping[str, Any]]:
-        """The values of each training: the first, if what ``name`` says was measured on it, and others.
+        """The values of each training: the first, if its values have ``name``, and further ones.
 
-        The first alone of two, whose mean would have an interval of one degree of freedom.
+        Of two, only the first: the interval of their mean would have one degree of freedom.
         """
         first = [self.values] if name in self.values else []
         every = [*first, *self.values.get("further", {}).values()]
@@ -91,15 +91,15 @@ class Claim:
         section: where the paper makes it.
         paper_value: what the paper found.
         criterion: how the authors read their own data; a result of ours meets it or does not.
-        rule: our own, the third one.
-        effect: what is taken as the truth when the power of our rule is computed.
-        page: where it is measured, and the anchor there of the table or figure that shows it.
-        shown: what the dots of its card show, how they are written, and on which side of the bound
+        rule: our own rule, the third one.
+        effect: the effect assumed to be true when the power of our rule is computed.
+        page: the page that measures it, and the anchor there of the table or figure that shows it.
+        shown: what the dots of its card show, their number format, and on which side of the bound
             the paper is.
-        measurement: whose results bear on it.
-        judge: maps a result to a label for each of its parts (empty where it is one part) with what
-            the rule says of that part.
-        halves: of the paper, in which it is asked.
+        measurement: the measurement whose results bear on it.
+        judge: maps a result to the judgement of each of its parts, by label (empty for a single
+            part).
+        halves: the halves of the paper in which it is judged.
     """
 
     id: str
@@ -118,7 +118,7 @@ class Claim:
 
 
 LEAST_TRAININGS = 3
-"""Fewer tell nothing of how trainings differ."""
+"""Fewer trainings do not show how trainings differ."""
 _LOSS = f"{100 * DELTA:g} point of accuracy or {DELTA_BLEU} BLEU"
 _READING = "Our reading of the figure: "
 # Shares such as 0.4 come out of sums as 0.39999...; they are meant to equal their bound.
@@ -126,7 +126,7 @@ _ROUNDING = 1e-9
 
 
 def by_sign(intervals: Sequence[Sequence[float]], sign: int) -> Word:
-    """Replicates if every interval lies on the side of ``sign``, differs if one on the other."""
+    """Replicates if every interval lies on ``sign``'s side, differs if one lies on the other."""
     signed = [sorted(sign * end for end in interval) for interval in intervals]
     if all(low > 0 for low, _ in signed):
         return "replicates"
@@ -151,7 +151,7 @@ def _delta(half: Half) -> float:
 
 
 def _units(half: Half, effect: float) -> str:
-    """What a typical interval could show beside the tolerated loss, in words."""
+    """The effect relative to the tolerated loss that a typical interval could show, in words."""
     if half == "translation":
         return f"{effect:.2f} BLEU more or less than {DELTA_BLEU} BLEU"
     return f"{100 * effect:.2f} points more or less than {100 * DELTA:g} point of accuracy"
@@ -165,17 +165,17 @@ def _with_ends(found: Found) -> str:
 
 
 def one_at_a_time(sweeps: Sequence[Mapping[str, Any]], half: Half) -> Judged:
-    """C1 from a sweep over single heads of each training.
+    """Judge C1 by a sweep over single heads of each training.
 
     Args:
-        sweeps: ``heads``, how many are ``removable``, ``needed``, ``paper_losses`` and
-            ``paper_gains``; of the removable share its ``removable_interval``, ``power`` and what the
-            median head's interval would show beyond delta, ``detectable``.
+        sweeps: numbers of ``heads``, ``removable`` and ``needed`` ones, ``paper_losses`` and
+            ``paper_gains``; for the removable share its ``removable_interval``, ``power`` and what
+            the median head's interval would show beyond delta, ``detectable``.
     """
     heads, trainings = sweeps[0]["heads"], len(sweeps)
 
     def mean_of(*names: str) -> float:
-        """Over trainings, of a number or of the sum of several."""
+        """The mean over trainings of a number, or of the sum of several."""
         return float(np.mean([sum(sweep[name] for name in names) for sweep in sweeps]))
 
     needed, changing = mean_of("needed"), mean_of("paper_losses", "paper_gains")
@@ -202,7 +202,7 @@ def one_at_a_time(sweeps: Sequence[Mapping[str, Any]], half: Half) -> Judged:
 
 
 def _judge_c1(stored: Stored) -> dict[str, Judged]:
-    """Of a translator the encoder's own heads count, the grid that the paper shows."""
+    """For a translator only the encoder's own heads count, the grid that the paper shows."""
     found = [(one["removable"], one["counts"]) for one in stored.trainings("counts")]
     if stored.half == "translation":
         found = [(share["enc-enc"], counts["enc-enc"]) for share, counts in found]
@@ -246,7 +246,7 @@ _WORLDS = 4_000
 
 
 def one_head_a_layer(layers: Sequence[Mapping[str, Any]], half: Half) -> Judged:
-    """C2 from one record a layer; the head that a layer keeps was chosen on other data.
+    """Judge C2 by one record per layer; the head that a layer keeps was chosen on other data.
 
     Args:
         layers: ``kind``, ``layer``, ``interval`` of the change, and ``losing``: the share of the
@@ -290,7 +290,7 @@ def paper_changes(half: Half) -> list[float]:
 def _power_of_layers(layers: Sequence[Found], half: Half, least: float) -> float:
     """Probability that at least ``least`` layers are found to lose less than is tolerated.
 
-    In each imagined repetition the layers' true changes are the paper's, in an order drawn at random.
+    In each simulated repetition the layers' true changes are the paper's, in random order.
     """
     rng, changes = np.random.default_rng(0), paper_changes(half)
     chances = np.array(
@@ -304,7 +304,7 @@ def _power_of_layers(layers: Sequence[Found], half: Half, least: float) -> float
 
 
 def _layer_names(layers: Sequence[Mapping[str, Any]], chosen: Sequence[bool]) -> str:
-    """The chosen layers, from 1, with their kind where the model has several."""
+    """The names of the chosen layers, from 1, with their kind where the model has several."""
     several = len({record["kind"] for record in layers}) > 1
     names = [
         f"{record['kind']} {record['layer'] + 1}" if several else str(record["layer"] + 1)
@@ -315,7 +315,7 @@ def _layer_names(layers: Sequence[Mapping[str, Any]], chosen: Sequence[bool]) ->
 
 
 def _judge_c2(stored: Stored) -> dict[str, Judged]:
-    """All trainings of a recipe together, each with best heads of its own."""
+    """Judge all trainings of a recipe together, each with its own best heads."""
     trainings = [values["layers"] for values in stored.trainings("layers")]
     layers = [_mean_layer(records) for records in zip(*trainings, strict=True)]
     if len(trainings) > 1:
@@ -325,7 +325,7 @@ def _judge_c2(stored: Stored) -> dict[str, Judged]:
 
 
 def _mean_layer(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A layer in one or several trainings; the interval is the first one's."""
+    """The record of a layer over one or several trainings; the interval is the first one's."""
 
     def losing(p: str) -> float:
         return float(np.mean([record["delta"] < 0 and record[p] < ALPHA for record in records]))
@@ -335,7 +335,7 @@ def _mean_layer(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _layer_intervals(stored: Stored) -> list[dict[str, Any]]:
-    """Of each layer the t interval of the change over trainings, in order of layers."""
+    """The t interval over trainings of each layer's change, in order of layers."""
     parts, values, influences = stored.result.parts, [], []
     for name in sorted(parts, key=lambda part: (part != OUTCOMES, part)):
         raw = parts[name].raw
@@ -382,17 +382,17 @@ C2 = Claim(
 
 # Judged at the share of another task: SST-2's sentences come from the reviews.
 _AS = {"reviews": "sst2"}
-# A text that the paper has nothing like is judged at the least share of its half of the paper.
+# A text unlike any of the paper's is judged at the smallest share of its half of the paper.
 _ANY: dict[Half, str] = {"encoder": "mnli", "translation": "iwslt"}
 
 
 def together(found: Found | None, true: float = 1.0) -> Judged:
-    """C3 from what is kept of the score above chance at the paper's share of removed heads.
+    """Judge C3 by the share kept of the score above chance at the paper's share of heads removed.
 
     Args:
         found: ``share`` removed, ``kept`` with its interval, and ``raw``, the share of the score
             itself; None if that was not measured.
-        true: what BERT-base keeps there as others measured it, for the power.
+        true: the share that BERT-base keeps there, as others measured it, for the power.
     """
     if found is None:
         return NOT_RUN
@@ -428,7 +428,7 @@ def share_judged(task: str, half: Half) -> float:
 
 
 def kept_at(result: Result, root: Path | None = None) -> dict[str, Any] | None:
-    """What importance keeps at the share that C3 is judged at; None if it was not measured.
+    """The share that importance keeps where C3 is judged; None if it was not measured.
 
     See :func:`headprune_lib.replication.claims.kept.at_share`.
     """
@@ -466,14 +466,14 @@ C3 = Claim(
 
 # C4: heads of one kind of attention removed together
 
-# Of the paper's Figure 4, 30 of 36 BLEU with a fifth of either other kind's heads left ...
+# The paper's Figure 4: 30 of 36 BLEU are kept with a fifth of either other kind's heads left ...
 C4_PAPER_LEFT, C4_PAPER_KEPT = 0.2, 0.83
-# ... and by others on IWSLT the area of BLEU kept, enc-dec minus each other kind.
+# ... and, measured by others on IWSLT, the area of BLEU kept, enc-dec minus each other kind.
 C4_PAPER_EFFECT = {"enc-enc": -0.261, "dec-dec": -0.285}
 
 
 def kinds(areas: Mapping[str, Found], left: Mapping[str, float | None]) -> Judged:
-    """C4 from areas of BLEU kept along the curves of one kind each.
+    """Judge C4 by areas of BLEU kept along curves that each remove one kind.
 
     Args:
         areas: ``enc-enc`` and ``dec-dec`` -> ``difference`` of the areas, enc-dec minus that kind, in
@@ -490,7 +490,7 @@ def kinds(areas: Mapping[str, Found], left: Mapping[str, float | None]) -> Judge
         left["enc-dec"] < 0.5 and min(left["enc-enc"], left["dec-dec"]) >= C4_PAPER_KEPT,
         f"Mean share of BLEU kept over 0 to {C4_UP_TO:.0%}: {'; '.join(differences)}. "
         f"With {C4_PAPER_LEFT:.0%} of a kind left: {', '.join(shares)}.",
-        # the mirror image: that the upper end lies below 0
+        # mirrored: the upper end must lie below 0
         all_of([_power(area, -C4_PAPER_EFFECT[other]) for other, area in minus.items()]),
         f"a difference of {detectable(max(map(_error, minus.values()))):.3f} in mean share of BLEU kept",
         estimates=tuple(_beside_zero(area, f"minus {other}") for other, area in minus.items()),
@@ -547,26 +547,26 @@ C4 = Claim(
 # Our reading of the paper's Figure 5 at 40% removed: a straight decline keeps 60% of BLEU in the first
 # epochs, and 85% to 90% is kept from epoch 10 on, which has 88% of the final BLEU.
 C5_PAPER_EARLY, C5_PAPER_LATE = 0.60, 0.85
-# Early and late are told by the share of the final BLEU (the paper's epochs 2 and 10), and a
-# checkpoint whose BLEU is next to nothing is neither: what it keeps is noise.
+# Early and late are defined by the share of the best BLEU (the paper's epochs 2 and 10), and a
+# checkpoint whose BLEU is next to nothing is neither: the share that it keeps is noise.
 C5_EARLY_BLEU, C5_LATE_BLEU, C5_SOME_BLEU = 0.20, 0.88, 1.0
 C5_PAPER_RISE = 0.875 - C5_PAPER_EARLY
-# The two parts of the claim -> what their slopes are of.
+# The two parts of the claim -> the quantity whose slope they judge.
 C5_PARTS = {"importance": "kept by importance", "random": "kept in random orders"}
 
 
 def apart(values: Mapping[str, Any]) -> Judged:
-    """C5 in its two parts, from slopes over the logarithm of the updates.
+    """Judge C5 in its two parts, by slopes over the logarithm of the updates.
 
-    What importance keeps rises (the paper's Figure 5), and what random orders keep falls. Both:
-    replicates; neither: differs; one of them, and the other is denied: mixed.
+    The share kept by importance rises (the paper's Figure 5), and that kept by random orders falls.
+    Both replicate: replicates. Both are denied: differs. One of each: mixed.
 
     Args:
         values: ``trainings``, each with its ``checkpoints`` (``bleu`` and ``kept`` along the curve),
-            the share ``removed`` that they are compared at, and ``shares`` of the curve; where
+            the share ``removed`` at which they are compared, and ``shares`` of the curve; where
             random orders were measured, ``slopes``: ``importance`` and ``random`` ->
-            ``difference``, the 95% t ``interval`` over trainings (None of fewer than three) with its
-            ``error`` and ``freedom``; and ``log_range`` of the updates that they are over.
+            ``difference``, the 95% t ``interval`` over trainings (None for fewer than three) with
+            its ``error`` and ``freedom``; and ``log_range`` of the updates in the slopes.
     """
     if not values.get("trainings"):
         return NOT_RUN
@@ -593,7 +593,7 @@ def apart(values: Mapping[str, Any]) -> Judged:
         return Judged("undecided", met, sentence, 0.0, f"none: {needed}")
     paper_slope = C5_PAPER_RISE / values["log_range"] * math.log(2)
     low, high = parts["importance"]["interval"]
-    # a part is denied where its interval holds no slope on the claim's side, or none like the paper's
+    # a part is denied if its interval has no slope on the claim's side, or none like the paper's
     rises: Word = "replicates" if low > 0 else "differs" if high < paper_slope else "undecided"
     falls = by_sign([parts["random"]["interval"]], -1)
     both = "undecided" if "undecided" in (rises, falls) else "mixed"
@@ -610,7 +610,7 @@ def apart(values: Mapping[str, Any]) -> Judged:
 
 
 def _per_doubling(slope: Found) -> Found:
-    """A slope over the natural logarithm as the change at twice as many updates."""
+    """A slope over the natural logarithm, converted to the change per doubling of the updates."""
     scaled = {
         name: slope[name] * math.log(2) for name in ("difference", "error") if slope.get(name)
     }
@@ -619,10 +619,10 @@ def _per_doubling(slope: Found) -> Found:
 
 
 def _papers_rise(values: Mapping[str, Any]) -> tuple[bool | None, str]:
-    """The paper's criterion, and the mean share of BLEU kept by early and by late checkpoints.
+    """Whether the paper's criterion is met, and the mean shares kept early and late in words.
 
-    Early must be nearer to a straight decline than to the late share, and late at least the
-    paper's. None and no words without either kind of checkpoint.
+    The early share must be nearer to a straight decline than to the paper's late share, and the
+    late share reach the latter. None and no words if either kind of checkpoint is missing.
     """
     at = int(np.flatnonzero(np.isclose(values["shares"], values["removed"]))[0])
     early, late = [], []
@@ -680,12 +680,12 @@ UNTRAINED = "its weights are random"
 """Why a published shape's speed never counts."""
 # Batch sizes at which the halved model must be faster, the ratio it must exceed, the paper's ratio.
 LARGE, C6_RATIO, C6_PAPER = (16, 64), 1.10, 1.175
-# Batch sizes at which the paper finds next to nothing, the ratio that is something, the paper's ratio.
+# Batch sizes with next to no effect in the paper, the ratio above which one counts, the paper's.
 SMALL, C6_NOTHING, C6_PAPER_SMALL = (1, 4), 1.05, 1.023
 
 
 def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
-    """C6, one statement: faster at batches of 16 and 64, and not at 1 and 4.
+    """Judge C6, one statement: faster at batches of 16 and 64, and not at 1 and 4.
 
     Args:
         ratios: batch size -> ``ratio`` of examples a second, pruned over unpruned, and ``interval``.
@@ -714,8 +714,8 @@ def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
         for size, estimate in estimates.items()
     }
     bound, true = math.log(C6_RATIO), math.log(C6_PAPER)
-    # at large batches the estimate itself must pass the bound, its interval 1 alone; an estimate is
-    # above a bound where its low end is above the bound less half the interval
+    # at large batches the estimate itself must exceed the bound, its interval only 1; an estimate
+    # exceeds a bound where its lower end exceeds the bound minus half the interval
     powers = [
         min(power_above(true, bound - Z95 * error, error), power_above(true, 0, error))
         for error in (errors[size] for size in LARGE)
@@ -736,9 +736,9 @@ def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
 
 
 def _judge_c6(stored: Stored) -> dict[str, Judged]:
-    """The fine-tuned model's statement, and on a GPU the published shape's, which never counts.
+    """Judge the fine-tuned model, and on a GPU also the published shape, which never counts.
 
-    Of profile smoke a GPU's result holds the second alone: its own model is too small.
+    In profile smoke only the latter is judged on a GPU: the profile's own model is too small.
     """
     ratios = {
         model: {row["batch_size"]: row for row in stored.values[model]["speed"]}
@@ -781,20 +781,20 @@ C6 = Claim(
 
 # The paper's Pearson correlations: BERT, and the translation model.
 C7_PAPER = {"encoder": 0.68, "translation": 0.56}
-# Fieller's factor: Spearman's coefficient, Fisher-transformed, varies by 1.06 / (n - 3).
+# Fieller's factor: Spearman's coefficient, Fisher-transformed, has variance 1.06 / (n - 3).
 _SPEARMAN = 1.06
 SAME_HOME = "another text shares its home text and is measured more reliably"
 
 
 def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> Judged:
-    """C7 from how the heads' effects on two texts correlate, in each training.
+    """Judge C7 by the correlation of the heads' effects on two texts, in each training.
 
     Args:
         agreements: ``loss``, of effects in log-loss: ``spearman`` and ``within`` (the same with the
             layer held fixed) with ``r`` and ``interval``, ``left_out`` (Spearman's least and largest
             value with any one head left out), ``reliability`` of both sides; and ``score``, of
             effects on the score: ``pearson`` with ``r`` and ``p``.
-        heads: their number.
+        heads: the number of heads.
     """
     losses = [agreement["loss"] for agreement in agreements]
     if any(loss["spearman"]["r"] is None for loss in losses):
@@ -850,7 +850,7 @@ def _mean_correlation(records: Sequence[Found]) -> dict[str, Any]:
 
 
 def _fisher(r: float) -> float:
-    """Fisher's z; finite of a perfect correlation, which few heads can have."""
+    """Fisher's z; finite for a perfect correlation, which occurs with few heads."""
     return math.atanh(max(-1 + 1e-12, min(r, 1 - 1e-12)))
 
 
@@ -860,7 +860,7 @@ def _correlation(found: Found) -> str:
 
 
 def _judge_c7(stored: Stored) -> dict[str, Judged]:
-    """Of several texts that share a home text, the one with the most reliable effects counts."""
+    """Of several texts with one home text, only the one with the most reliable effects counts."""
     trainings = stored.trainings("correlations")
     found = [training["correlations"] for training in trainings]
     heads, score = len(trainings[0]["heads"]), "accuracy"
@@ -913,10 +913,10 @@ C8_PAPER_EFFECT = {"encoder": 0.033, "translation": 0.0069}
 
 
 def orders(area: Found, above: Sequence[bool] | None, half: Half) -> Judged:
-    """C8 from areas over 0-50%, importance minus the one-by-one order chosen on other data.
+    """Judge C8 by the area over 0-50%, importance minus the one-by-one order chosen on other data.
 
     Args:
-        area: ``difference`` in shares of the unpruned model's score above chance; None of a model
+        area: ``difference`` in shares of the unpruned model's score above chance; None for a model
             without such a score.
         above: for each step of the whole curve, whether importance is at least as good as the
             paper's own one-by-one order, which is chosen on the test set; None if not measured.
@@ -943,7 +943,7 @@ def orders(area: Found, above: Sequence[bool] | None, half: Half) -> Judged:
 
 
 def _judge_c8(stored: Stored) -> dict[str, Judged]:
-    """On the trainings that both orders are measured on; the paper's own order on the first."""
+    """Judge the trainings that both orders are measured on; the paper's own order on the first."""
     both = (kept.along(stored.result, order) for order in ("importance", "oracle leak-free"))
     first, second = kept.shared(*both)
     if not first:

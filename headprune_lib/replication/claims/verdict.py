@@ -1,4 +1,4 @@
-"""What the two columns say of a result and of a claim; and how results become a claim's word."""
+"""Judgements of results, and the rule that combines them into the verdict on a claim."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ PLURALS: dict[Word, str] = {
     "mixed": "mixed",
     "undecided": "undecided",
 }
-"""The words of what was run as they stand after a number of results."""
+"""The words for results that were run, as they follow a number of results."""
 
 LEAST_POWER = 0.8
-"""A result counts if its rule would decide at least this often, were the paper's effect there."""
+"""A result counts if its rule would decide at least this often under the paper's effect."""
 
 COMBINING = (
     f"A result counts if its rule decides with probability {LEAST_POWER:g} or more when the truth is the "
@@ -28,17 +28,17 @@ COMBINING = (
     "some replicate and some differ, or one is mixed in itself, it is mixed. Otherwise it is undecided. "
     "Results that differ without the power to replicate do not count and are listed separately."
 )
-"""The one rule that makes a claim's word from its results."""
+"""The single rule that derives a claim's word from its results."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number that a rule looks at, as a picture shows it: a dot, its interval, and the bound.
+    """A number that a rule judges, as figures show it: a dot, its interval, and the bound.
 
     Attributes:
         interval: 95%, low and high; None where the rule counts and estimates nothing.
-        bound: what the rule compares with.
-        label: which of several it is; empty of a single one.
+        bound: the value that the rule compares it with.
+        label: which of several estimates it is; empty for a single one.
     """
 
     value: float
@@ -49,14 +49,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Judged:
-    """What the rules say of one result.
+    """The rules' judgement of one result.
 
     Attributes:
-        word: by our rule.
+        word: the word by our rule.
         met: whether the paper's own criterion is met; None where it cannot be read off the result.
         measured: the numbers behind both, in a sentence.
-        power: probability that our rule decides where the truth is the paper's; None if it has none.
-        smallest: the smallest effect that it could see, in words.
+        power: probability that our rule decides if the truth is the paper's; None if unknown.
+        smallest: the smallest effect that our rule could detect, in words.
         aside: why the result never counts, whatever its power.
         estimates: the numbers of ``measured`` that our rule compares with its bound.
         trainings: how many trainings of the model the numbers are means over.
@@ -87,11 +87,11 @@ class Row:
     """A result, or a part of one, that bears on a claim.
 
     Attributes:
-        name: of the table or figure, as the paper has it.
+        name: the paper's name of the table or figure.
         setting: model and task, as pages call them.
         seen: whether it was measured before the bounds were fixed, "partly" where other results had
             shown much of it; None if it was not run.
-        model: as results call it; empty if it was not run, or measured by others.
+        model: the model's name in results; empty if it was not run, or measured by others.
     """
 
     claim: str
@@ -104,7 +104,7 @@ class Row:
 
     @property
     def word(self) -> Word:
-        """By our rule."""
+        """The word by our rule."""
         return self.judged.word
 
     @property
@@ -141,7 +141,7 @@ class Row:
 class Verdict:
     """A claim with its word and the results that it rests on; see :data:`COMBINING`.
 
-    ``others`` are what others measured: they never count.
+    ``others`` are results measured by others: they never count.
     """
 
     claim: str
@@ -151,7 +151,7 @@ class Verdict:
 
     @property
     def measured(self) -> tuple[Row, ...]:
-        """All but what was not run."""
+        """The results that were run."""
         return tuple(row for row in self.rows if row.word != "not run")
 
     @property
@@ -161,18 +161,18 @@ class Verdict:
 
     @property
     def one_way(self) -> tuple[Row, ...]:
-        """Those that differ by a rule with too little power to say that they replicate."""
+        """The results that differ by a rule with too little power to say that they replicate."""
         return tuple(row for row in self.rows if row.one_way)
 
     @property
     def met(self) -> tuple[int, int]:
-        """Of how many results the paper's criterion is met, and of how many it could be read."""
+        """For how many results the paper's criterion is met, and for how many it could be read."""
         read = [row.judged.met for row in self.rows if row.judged.met is not None]
         return sum(read), len(read)
 
     @property
     def why(self) -> str:
-        """The number of counted results by word, and of those that do not count."""
+        """The number of counted results by word, and of those that do not count, in a sentence."""
         if self.word == "not run":
             return "Not measured."
         numbers = Counter(row.word for row in self.counted)
@@ -190,7 +190,7 @@ def combine(rows: Sequence[Row], others: Sequence[Row] = ()) -> Verdict:
 
     Args:
         rows: all on one claim.
-        others: what others measured; it never counts.
+        others: results measured by others, which never count.
     """
     numbers = Counter(row.word for row in rows if row.counts)
     word: Word = "undecided"
@@ -206,5 +206,5 @@ def combine(rows: Sequence[Row], others: Sequence[Row] = ()) -> Verdict:
 
 
 def defined(*numbers: float | None) -> bool:
-    """Whether every number is there; a stored file has None where a value is not defined."""
+    """Whether every number is defined; a stored file has None where one is not."""
     return all(number is not None and math.isfinite(number) for number in numbers)

@@ -1,4 +1,4 @@
-"""What is measured: ``get`` returns a result, stored or measured; ``found`` all that are stored.
+"""All measurements: ``get`` returns a stored or newly measured result, ``found`` all stored ones.
 
 >>> sorted(MEASUREMENTS)[:4]
 ['across_domains', 'agreement', 'all_but_one', 'along_training']
@@ -30,7 +30,7 @@ from headprune_lib.replication.store import Key, Result
 
 
 def _declared() -> dict[str, Measurement]:
-    """Those that the modules of this package declare."""
+    """The measurements declared by the modules of this package, by name."""
     modules = [
         importlib.import_module(f"{__name__}.{module.name}")
         for module in pkgutil.iter_modules(__path__)
@@ -48,11 +48,11 @@ MEASUREMENTS: dict[str, Measurement] = _declared()
 
 
 class Upcoming(NamedTuple):
-    """What is about to be measured.
+    """A request that is about to be measured.
 
     Attributes:
-        parts: names of those that are not stored, or measured again.
-        left_out: trainings that the profile has and a run on fewer texts does not measure.
+        parts: names of the parts to measure: those not stored, or measured again.
+        left_out: trainings of the profile that a run on fewer texts does not measure.
     """
 
     request: Request
@@ -69,18 +69,18 @@ def get(
     fresh: bool = False,
     announce: Callable[[Upcoming], None] | None = None,
 ) -> Result:
-    """A result: the stored one if its signatures fit, else measured now.
+    """Return a result: the stored one if its signatures match, else one measured now.
 
-    A profile that was given fewer test texts than its own is measured on the first training alone.
+    A profile given fewer test texts than its own is measured on its first training only.
 
     Args:
-        name: of a table or figure of the paper, such as ``"figure1b"``, or of a measurement.
+        name: a table or figure of the paper, such as ``"figure1b"``, or a measurement.
         profile: what to measure; see :func:`headprune_lib.replication.profiles.load_profile`.
-        task: of a translation measurement, the pair of languages; the main one if not given.
+        task: language pair of a translation measurement; the main one if not given.
         parts: orders of a pruning curve; the profile's own if not given.
-        fresh: measure in any case, with the weights at hand; where fewer test texts were given, what
-            depends on them.
-        announce: told what is about to be measured; see ``Upcoming``.
+        fresh: measure even what is stored, with the weights at hand; if fewer test texts were
+            given, only results that depend on their number.
+        announce: called with an ``Upcoming`` before measuring begins.
 
     Raises:
         ValueError: see ``find_artifact``.
@@ -100,7 +100,7 @@ def get(
 def where(
     name: str, profile: Profile, task: str | None = None, parts: Sequence[str] | None = None
 ) -> Path:
-    """The JSON file that :func:`get` stores a result in; arguments as there."""
+    """The path of the JSON file in which :func:`get` stores a result; takes the same arguments."""
     request = find_artifact(name, profile, task, parts)
     if parts is None:
         request = request._replace(profile=request.as_asked()[0])
@@ -117,17 +117,17 @@ def asked(
     values: Mapping[str, Any] | None = None,
     **numbers: int | None,
 ) -> tuple[Profile, str | None]:
-    """What a command asks for, as :func:`get` takes it: the profile, and the pair of languages.
+    """Turn a command's options into arguments of :func:`get`: the profile and the language pair.
 
     Args:
-        name: of a table, figure or measurement; ``all`` for those of a profile.
-        values: in place of the profile's; see
+        name: a table, figure or measurement; ``all`` for all that a profile measures.
+        values: values that override the profile's; see
             :func:`headprune_lib.replication.profiles.load_profile`.
         numbers: ``n_examples``, ``n_verses`` and ``seed``.
 
     Raises:
         ValueError: an unknown name or a wrong value (the nearest names are suggested), or an option
-            that the measurement does not depend on. Nothing has been computed then.
+            that the measurement does not depend on. Raised before anything is computed.
     """
     enter_own(values := dict(values or {}))
     numbers = {option: value for option, value in numbers.items() if value is not None}
@@ -160,7 +160,7 @@ def _unused(name: str, option: str) -> str:
 
 
 def halves_of(name: str) -> tuple[Half, ...]:
-    """Those that a table, figure or measurement exists for; ValueError for an unknown name."""
+    """The halves that a table, figure or measurement exists for; ValueError for an unknown name."""
     if name in paper.ARTIFACTS:
         return (paper.ARTIFACTS[name].half,)
     if name not in MEASUREMENTS:
@@ -177,16 +177,16 @@ def _half(name: str, task: str | None) -> Half:
 def find_artifact(
     name: str, profile: Profile, task: str | None = None, parts: Sequence[str] | None = None
 ) -> Request:
-    """What a name means: measurement, half of the paper, the profile on its task, and that task.
+    """Resolve a name to a measurement, a half of the paper, the profile on its task, and the task.
 
     Args:
-        task: a pair of languages, where one is asked for: of a measurement that exists for both
-            halves, it tells which one is meant.
-        parts: names of parts, where some are asked for.
+        task: the requested language pair, if any; it selects the translation half of a
+            measurement that exists for both halves.
+        parts: names of the requested parts, if any.
 
     Raises:
         ValueError: an unknown name, task, model or part (the nearest ones are suggested), or a
-            figure that is about another task than the one that is asked for.
+            figure that is about a different task than the requested one.
     """
     half, artifact = _half(name, task), paper.ARTIFACTS.get(name)
     measurement = MEASUREMENTS[artifact.measurement if artifact else name]
@@ -207,7 +207,7 @@ def find_artifact(
 
 
 def artifacts(profile: Profile) -> list[str]:
-    """The paper's names of all that a profile measures; tables and figures of one result once."""
+    """The paper's names for all that a profile measures: one name for each result."""
     by_key: dict[Key, str] = {}
     for name, artifact in paper.ARTIFACTS.items():
         if artifact.half in profile.halves:
@@ -228,11 +228,11 @@ def _on(profile: Profile, name: str, task: str) -> Profile:
 
 
 def found(*names: str, root: Path | None = None) -> list[Result]:
-    """The stored results of a measurement on every task with every model, the larger models first.
+    """The stored results of measurements on every task with every model, larger models first.
 
     Args:
-        names: of measurements, or of tables and figures of the paper: these stand for their
-            measurement in their half of the paper, whatever the task.
+        names: measurements, or tables and figures of the paper: these stand for their measurement
+            in their half of the paper, whatever the task.
     """
     wanted = {
         (artifact.measurement, artifact.half) if artifact else (name, None)
@@ -250,7 +250,7 @@ def found(*names: str, root: Path | None = None) -> list[Result]:
 
 
 def _place(key: Key) -> tuple:
-    """Larger models first, then tasks as the register has them; what is not in it, by name."""
+    """Sort key: the half, larger models first, tasks in the register's order, then unknown ones."""
     models, tasks = list(BASES), list(TASKS)
     return (
         half_of(key),

@@ -1,7 +1,7 @@
-"""Does cutting a head do the same on text of another domain (section 3.4: Figures 2a and 2b)?
+"""Does cutting a head have the same effect in another domain (section 3.4: Figures 2a and 2b)?
 
-The translators' far text is the King James Version of the chapters kept for I_h, none of them a test
-or training chapter: the same target language, an archaic source.
+The translators' other domain is the King James Version of the chapters kept for I_h, none of them
+a test or training chapter: the same target language, an archaic source.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def _texts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
     texts=_texts,
 )
 def across_domains(context: Context, part: str) -> Measured:
-    """Outcomes with each head cut, on the test texts and on those of other domains."""
+    """Outcomes with each head cut, on the test texts and on texts of other domains."""
     return (_of_classifier if context.half == "encoder" else _of_translator)(context, part)
 
 
 def _home(context: Context, part: str) -> Arrays:
-    """The outcomes of the test texts, with the same training."""
+    """The outcomes on the test texts, with the same training."""
     return context.get("one_head", [part]).parts[part].raw
 
 
@@ -101,10 +101,10 @@ def _of_translator(context: Context, part: str) -> Measured:
 
 @across_domains.summary
 def _(half: Half, raw: Arrays, statistics: Constants) -> dict[str, Any]:
-    """The effect of each head on each text, and how these correlate.
+    """The effect of each head in each domain, and how these effects correlate.
 
-    ``correlations`` are, of a classifier, other domain -> measure -> agreement; of a translator
-    measure -> agreement.
+    ``correlations`` is other domain -> measure -> agreement for a classifier, and measure ->
+    agreement for a translator.
     """
     summarise = _summarise_classifier if half == "encoder" else _summarise_translator
     return summarise(raw, statistics)
@@ -165,7 +165,7 @@ def _summarise_translator(raw: Arrays, statistics: Constants) -> dict[str, Any]:
 
 
 Effects = dict[str, dict[str, Any]]
-"""Text -> measure -> the effect of each head, (heads,), or how reliable these are."""
+"""Domain -> measure -> the effect of each head, (heads,), or the reliability of the effects."""
 
 
 def _records(heads: np.ndarray, effects: Effects, measures: Sequence[str]) -> list[dict]:
@@ -190,9 +190,9 @@ def _agreements(
     layers: np.ndarray,
     statistics: Constants,
 ) -> dict[str, Any]:
-    """Measure -> how the effects of the same cuts on two texts correlate, and what noise allows.
+    """By measure, the correlations of the same cuts' effects in two domains, and their ceiling.
 
-    ``left_out`` has the least and the largest Spearman correlation with any one head left out,
+    ``left_out`` has the smallest and largest Spearman correlation with any one head left out,
     ``within`` that of all heads with the layer held fixed.
     """
     agreements = {}

@@ -1,13 +1,13 @@
-"""Figure 5 (section 6): what pruning costs, and how uneven importance is, along trainings.
+"""Figure 5 (section 6): the cost of pruning and the unevenness of importance during training.
 
-A training is a part of the result, so that each can be measured by itself. Checkpoints are matched
-to the paper's by the share of the final BLEU that they have reached, not by their epoch: two models
-learn at different speeds. Where weights were kept more often, the untrained model, every third
-epoch and the last stand beside them. Ratios of BLEU mean little near 0, so the teacher-forced loss
-of the references is measured too.
+Each training is a part of the result, so that it can be measured alone. Checkpoints are matched to
+the paper's by the share of the best BLEU that they have reached, not by epoch: two models learn at
+different speeds. Where weights were saved more often, the untrained model, epochs at regular
+intervals and the last one are measured too. Ratios of BLEU mean little near 0, so the
+teacher-forced loss of the references is measured as well.
 
-Every mask's translations, draft losses and losses of the references are kept verse by verse, and each
-unit of work goes to the journal by itself.
+For each mask, n-gram counts, draft losses and reference losses are stored verse by verse, and the
+journal keeps each unit of work separately.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ SHARED = ("reference_lengths", f"{BESIDE}reference_lengths", "reference_pieces",
 Record = dict[str, Any]
 """A checkpoint's numbers.
 
-``bleu``, ``kept`` (share of the unpruned BLEU) and ``loss`` (nats a piece of the references) run
-along the curve in the paper's order (steps + 1,). At the one share removed stand ``kept_at`` and
-``added_loss`` of that order, ``kept_unnormalised``, ``kept_random`` and their ``added_loss_``, None
-where they were not measured; of random orders the mean. ``sacrebleu`` is BLEU in sacrebleu's own
-way, where ``bleu`` is of Moses' tokens. ``gini`` is over all heads, ``gini_within``
-the mean over layers of all kinds. ``<name>_interval`` is from a bootstrap over verses. ``settled`` is
+``bleu``, ``kept`` (share of the unpruned BLEU) and ``loss`` (nats per piece of the references)
+follow the curve in the paper's order (steps + 1,). ``kept_at`` and ``added_loss`` are that order's
+values at the compared share, ``kept_unnormalised``, ``kept_random`` (the mean over random orders)
+and their ``added_loss_`` those of the others, None where not measured. ``sacrebleu`` is sacrebleu's
+own BLEU, where ``bleu`` is of Moses' tokens. ``gini`` is over all heads, ``gini_within`` the mean
+over layers of all kinds. ``<name>_interval`` is from a bootstrap over verses. ``settled`` is
 Spearman's correlation of normalised importance with that of the training's last checkpoint.
 """
 
@@ -64,11 +64,11 @@ Spearman's correlation of normalised importance with that of the training's last
 
 
 class Point(NamedTuple):
-    """Weights that a training kept.
+    """A checkpoint of a training.
 
     Attributes:
-        bleu: greedy, on the validation verses; NaN where it was not measured.
-        kept: ``epoch`` or ``update``, as :meth:`Context.subject` takes it.
+        bleu: greedy BLEU on the validation verses; NaN where it was not measured.
+        kept: the argument ``epoch`` or ``update`` of :meth:`Context.subject`.
     """
 
     updates: int
@@ -78,11 +78,11 @@ class Point(NamedTuple):
 
 
 def points_of(context: Context, seed: int, within: bool) -> list[Point]:
-    """The weights that a training kept, which is trained now if need be, in order of updates.
+    """The checkpoints of a training in order of updates; the model is trained now if need be.
 
     Args:
-        within: those from within the first epochs as well. Of them the nearest to a whole epoch
-            are left out: that epoch's own stand for them.
+        within: include the untrained model and checkpoints within the first epochs, except those
+            nearest to a whole epoch, which that epoch's own checkpoint represents.
     """
     model = context.profile.model_of(context.task)
     folder = train(context.profile, context.task, seed, model=model)
@@ -102,7 +102,7 @@ def points_of(context: Context, seed: int, within: bool) -> list[Point]:
 
 
 def _within(context: Context, seed: int, folder: Path, updates_an_epoch: int) -> list[Point]:
-    """The untrained model's weights, and those of each quarter of an epoch that is no whole one."""
+    """The untrained model, and the checkpoints at quarters of an epoch other than whole epochs."""
     quarters = {update: update / updates_an_epoch for update in kept_updates(folder)}
     parts = [update for update, epoch in quarters.items() if round(4 * epoch) % 4]
     bleu = _validated(context, seed, parts)
@@ -112,7 +112,7 @@ def _within(context: Context, seed: int, folder: Path, updates_an_epoch: int) ->
 
 
 def _validated(context: Context, seed: int, updates: list[int]) -> dict[int, float]:
-    """Greedy BLEU on the validation verses after some numbers of updates."""
+    """Greedy BLEU on the validation verses after each of these numbers of updates."""
     subjects = [context.subject(seed, update=update) for update in updates]
 
     def measure(subject: setups.TranslationSubject) -> Arrays:
@@ -132,9 +132,9 @@ def _validated(context: Context, seed: int, updates: list[int]) -> dict[int, flo
 
 
 def chosen(points: list[Point], wanted: Checkpoints) -> list[Point]:
-    """Those of a training's points that are measured; see :class:`Checkpoints`.
+    """The checkpoints of a training that are measured; see :class:`Checkpoints`.
 
-    One that several rules choose is there once.
+    One that several rules choose is listed once.
     """
     validated = [point for point in points if not np.isnan(point.bleu)]
     best = max((point.bleu for point in validated), default=np.nan)
@@ -160,9 +160,9 @@ def measured_at(
     """Outcomes of a checkpoint under the masks of every order.
 
     Returns:
-        What :meth:`TranslationSubject.outcomes` gives; the first ``steps`` masks are those of the
-        paper's order (``order``), the further ones are named in ``further``. ``each <kind>``
-        (verses, layer, head) is |dL(x)/dxi_h|. Of the references ``reference_loss_uncut`` (n,) and
+        The arrays of :meth:`TranslationSubject.outcomes`; the first ``steps`` masks follow the
+        paper's order (``order``), the others are named in ``further``. ``each <kind>`` (verses,
+        layer, head) is |dL(x)/dxi_h|. For the references ``reference_loss_uncut`` (n,) and
         ``reference_loss_change`` (M, n) in thousandths of a nat, the change to five binary digits,
         and ``reference_pieces`` (n,).
     """
@@ -208,9 +208,9 @@ def _step_at(steps: int) -> int:
 def further_masks(
     subject: setups.TranslationSubject, plain: masking.HeadTensors, wanted: Checkpoints, n_cut: int
 ) -> dict[str, masking.HeadTensors]:
-    """The masks of the other orders, each at the one share that is compared.
+    """The masks of the other orders, each at the share at which orders are compared.
 
-    A random order depends on the number of its draw alone: it is the same for all checkpoints and
+    A random order depends only on its draw number: it is the same for all checkpoints and
     trainings.
     """
     orders = {"unnormalised": selection.rank_heads(plain)} if wanted.unnormalised else {}
@@ -227,10 +227,10 @@ def further_masks(
 
 @dataclass(frozen=True)
 class Statistics(Resamples):
-    """``removed`` is the share of the heads at which orders and checkpoints are compared.
+    """Constants; ``removed`` is the share of heads at which orders and checkpoints are compared.
 
-    ``least_bleu`` is what an unpruned checkpoint must reach to count in the slopes of the BLEU kept:
-    below it the ratio is noise. ``least_trainings`` is how many an interval over them takes.
+    An unpruned checkpoint needs ``least_bleu`` to count in the slopes of the BLEU kept: below it,
+    the ratio is noise. An interval over trainings needs ``least_trainings`` of them.
     """
 
     removed: float = C5_REMOVED
@@ -239,21 +239,21 @@ class Statistics(Resamples):
 
 
 def outcomes_of(raw: Arrays, i: int) -> Arrays:
-    """Those of one checkpoint of a training, counted from 0."""
+    """The outcomes of checkpoint ``i`` of a training, counted from 0."""
     return {
         name: values if name in (*SHARED, "shares") else values[i] for name, values in raw.items()
     }
 
 
 def _bleu(raw: Arrays) -> Scored:
-    """(1 + M, verses, 10), of the unmasked model first."""
+    """N-gram counts of the translations, (1 + M, verses, 10), the unmasked model first."""
     uncut = raw["counts_uncut"]
     packed = np.concatenate([uncut[None], uncut + raw["counts_change"]])
     return of_translations(packed, raw["reference_lengths"])
 
 
 def _verse_importance(raw: Arrays) -> np.ndarray:
-    """(verses, layers of all kinds, heads)."""
+    """The importance of heads by verse, (verses, layers of all kinds, heads)."""
     return np.concatenate([raw[f"each {kind}"] for kind in KINDS], axis=1).astype(float)
 
 
@@ -295,13 +295,13 @@ def _checkpoint(raw: Arrays, at: int, statistics: Statistics) -> Record:
 
 
 def _normalised(scores: np.ndarray) -> np.ndarray:
-    """Importance (layers, heads) over the l2 norm of its layer."""
+    """Importance (layers, heads) divided by the l2 norm of each layer."""
     norm = np.linalg.norm(scores, axis=-1, keepdims=True)
     return np.divide(scores, norm, out=np.zeros_like(scores), where=norm > 0)
 
 
 def _influences(raw: Arrays, at: int) -> dict[str, np.ndarray]:
-    """Name of a slope -> what each verse contributes to its share of BLEU kept, (verses,)."""
+    """Name of a slope -> each verse's influence on its share of BLEU kept, (verses,)."""
     scored = _bleu(raw)
     bleu, of_texts = scored.scores, stats.text_influences(scored.of, scored.counts.astype(float))
     if bleu[0] <= 0:
@@ -316,7 +316,7 @@ def _influences(raw: Arrays, at: int) -> dict[str, np.ndarray]:
 
 
 def _compared(raw: Arrays, at: int) -> dict[str, list[int]]:
-    """Order -> its rows among the unmasked model and all masks, at the share that is compared."""
+    """Order -> its rows at the compared share, counting the unmasked model as row 0."""
     names = [str(name).partition(" ")[0] for name in raw["further"]]
     first = len(raw["shares"])
     return {"": [at]} | {
@@ -326,12 +326,12 @@ def _compared(raw: Arrays, at: int) -> dict[str, list[int]]:
 
 
 def gini_within(scores: np.ndarray) -> np.ndarray:
-    """The mean over layers of all kinds of each one's own: (..., layers, heads) to (...)."""
+    """The mean Gini coefficient of the layers of all kinds: (..., layers, heads) to (...)."""
     return stats.gini(scores).mean(-1)
 
 
 def translating(points: Iterable[Record]) -> list[Record]:
-    """The checkpoints that translate anything, which are shown: a BLEU of 1 with all heads."""
+    """The checkpoints that are shown: those with a BLEU of at least 1 with all heads."""
     return [point for point in points if point["bleu"][0] >= 1]
 
 
@@ -344,13 +344,13 @@ GROWING: dict[str, Callable[[Record], float]] = {
     "loss": lambda point: point["added_loss_random"] - point["added_loss"],
     "gini": lambda point: point["gini_within"],
 }
-"""Name of a slope -> what a checkpoint has of it.
+"""Name of a slope -> the quantity, from a checkpoint's record.
 
 The share of BLEU kept by importance, by random orders and their difference, the loss that random
-orders add above importance's, and the Gini coefficient within layers.
+orders add beyond importance, and the Gini coefficient within layers.
 """
 KEPT = ("importance", "random", "kept")
-"""Those of a share of BLEU, for which a checkpoint must translate."""
+"""Slopes of a share of BLEU, which count only checkpoints that translate."""
 
 
 def slopes(
@@ -358,18 +358,18 @@ def slopes(
     statistics: Statistics,
     texts: list[list[dict[str, np.ndarray]]] | None = None,
 ) -> dict[str, Record]:
-    """Slopes over ln(updates) of what grows along training, the untrained model left out.
+    """Slopes over ln(updates) of what grows during training, the untrained model left out.
 
-    None where random orders were not measured. Of the BLEU kept none either, where a training has
-    fewer than two checkpoints of at least ``least_bleu``.
+    Empty where random orders were not measured. Slopes of the BLEU kept are left out where a
+    training has fewer than two checkpoints of at least ``least_bleu``.
 
     Args:
-        texts: of each checkpoint of each training, what its verses contribute to a measure.
+        texts: the verses' influences, by training, checkpoint and name of a slope.
 
     Returns:
-        name -> ``difference``, the mean over trainings, and each training's (``runs``). The 95% t
-        ``interval`` is over trainings and, of the BLEU kept, over verses, with Satterthwaite's
-        degrees of freedom (``freedom``, and the standard ``error``); None of fewer than three.
+        name -> ``difference``, the mean over trainings, each training's own (``runs``), and a 95% t
+        ``interval`` over trainings and, for the BLEU kept, verses, with its standard ``error`` and
+        Satterthwaite's degrees of ``freedom``: None with fewer than three trainings.
     """
     fitted: dict[str, Record] = {}
     for name, of in GROWING.items():
@@ -415,7 +415,7 @@ def _slope(
     }
 
 
-# --- what it is -----------------------------------------------------------------------------------
+# --- the measurement ------------------------------------------------------------------------------
 
 
 def _parts(profile: Profile, task: str) -> tuple[str, ...]:
@@ -429,7 +429,7 @@ def _own(profile: Profile, part: str) -> Own:
     removed = {"removed": C5_REMOVED} if several else {}
     described = asdict(wanted)
     for name in ("n_verses", "epochs"):
-        if not described[name]:  # as the results of before there was a choice
+        if not described[name]:  # as in results from before there was a choice
             del described[name]
     return Own({"checkpoints": described, **removed}, seeds=(seed_in(part),))
 
@@ -453,7 +453,7 @@ def along_training(context: Context, part: str) -> Measured:
     def at(point: Point) -> setups.TranslationSubject:
         return context.subject(seed, **point.kept)
 
-    # not side by side: each has a model of its own, and this process would hold all of them
+    # not side by side: each has its own model, and this process would hold all of them
     per_point = in_turn(
         [lambda point=point: measured_at(at(point), wanted, context.journal) for point in points]
     )
@@ -472,9 +472,9 @@ def along_training(context: Context, part: str) -> Measured:
 
 @along_training.summary
 def _(outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
-    """What the outcomes of all trainings that are there say; one is enough.
+    """Values of all trainings that were measured; one is enough.
 
-    ``trainings`` holds the checkpoints of each, in order of updates; see :func:`slopes`.
+    ``trainings`` has the checkpoints of each in order of updates; see :func:`slopes`.
     """
     outcomes = dict(sorted(outcomes.items(), key=lambda part: seed_in(part[0])))
     shares = next(iter(outcomes.values()))["shares"]

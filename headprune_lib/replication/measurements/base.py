@@ -1,4 +1,4 @@
-"""What a measurement is: a function that measures, with a decorator, and a summary of its outcomes.
+"""Measurements: a decorated function that measures, and a summary of its outcomes.
 
 .. code-block:: python
 
@@ -11,7 +11,7 @@
     def _(raw):
         return {"largest": raw["scores"].max(1)}
 
-Each function names the arguments that it needs and is given no others.
+Each function names the arguments that it needs and receives no others.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from headprune_lib.replication.store import (
 )
 
 Half = Literal["encoder", "translation", "language"]
-"""A half of the paper, or language models, of which the paper has none."""
+"""A half of the paper, or language models, which the paper does not have."""
 HALVES: tuple[Half, ...] = ("encoder", "translation")
-"""Those of the paper."""
+"""The halves of the paper."""
 Runs = Mapping[str, list[dict[str, Any]]]
-"""The trainings of every part of a result."""
+"""Part of a result -> an entry for each of its trainings."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What measuring a part may use.
+    """The context in which a part is measured.
 
     Attributes:
-        task: of the translation half, the pair of languages; of the encoder half ``profile.task``,
-            of language models ``profile.language_task``.
-        get: ``(measurement, part names or None) -> Result``: a measurement that the part needs, on
-            the same task with the same model.
+        task: the language pair in the translation half, ``profile.task`` in the encoder half,
+            ``profile.language_task`` for language models.
+        get: ``(measurement, part names or None) -> Result``: another measurement that the part
+            needs, on the same task with the same model.
     """
 
     half: Half
@@ -63,11 +63,11 @@ class Context:
     get: Callable[..., Result]
 
     def subject(self, seed: int | None = None, **how: Any) -> Any:
-        """The trained model with its texts, as the half has them; see ``setups``.
+        """The half's trained model with its texts; see ``setups``.
 
         Args:
-            seed: of the training; the first one if not given.
-            how: a ``kernel``; of translators the ``epoch`` or ``update`` of what a training kept.
+            seed: the training's seed; the first one if not given.
+            how: a ``kernel``; for translators also the ``epoch`` or ``update`` of a checkpoint.
 
         Raises:
             ValueError: the profile has no such training of a translator.
@@ -83,33 +83,33 @@ class Context:
     def settled(
         self, names: Sequence[str], compute: Callable[[], Arrays], *, costly: bool = False
     ) -> Arrays:
-        """Outcomes that measuring goes on from, such as an order of heads: what is computed.
+        """Compute outcomes that the rest of the measurement builds on, such as an order of heads.
 
-        A verification goes on from those that are stored, once they were compared with what is
-        computed; so a number that is found again to a rounding does not change all that follow.
+        A verification continues from the stored ones, and compares them with the computed ones: a
+        number that differs only by rounding does not change everything after it.
 
         Args:
-            names: of the outcomes; ``*`` stands for any letters.
-            compute: gives them by name.
-            costly: whether a verification takes what is stored without computing it.
+            names: names of the outcomes; ``*`` matches any characters.
+            compute: returns the outcomes by name.
+            costly: whether a verification takes the stored ones without computing them.
         """
         return compute()
 
     def settled_under(self, prefix: str, compute: Callable[[], Arrays]) -> Arrays:
-        """As :meth:`settled`, of outcomes that are stored under a prefix; given without it."""
+        """As :meth:`settled`, for outcomes stored under a prefix; returned without it."""
         arrays = self.settled([f"{prefix}*"], lambda: prefixed(prefix, compute()))
         return unprefixed(prefix, arrays)
 
 
 @dataclass(frozen=True)
 class Own:
-    """What of a profile a part depends on.
+    """The settings that one part depends on.
 
     Attributes:
-        values: besides what all parts depend on.
-        seeds: of the trainings that are measured; the first alone if not given.
-        needs: measurements whose outcomes go into it.
-        finetuning: how its models are fine-tuned, where not as the profile says.
+        values: values besides those that all parts depend on.
+        seeds: seeds of the measured trainings; only the first if not given.
+        needs: measurements whose outcomes the part uses.
+        finetuning: recipe of its models' fine-tuning, if not the profile's.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -123,25 +123,25 @@ def _undeclared() -> dict[str, Any]:
 
 
 class Constants(SimpleNamespace):
-    """Those of one summary, by name."""
+    """The constants of one summary, by name."""
 
 
 @dataclass(eq=False)
 class Measurement:
-    """One kind of measurement. Functions are given those of the arguments below that they name.
+    """One kind of measurement. Functions receive those of the arguments below that they name.
 
     Attributes:
         name: such as ``"pruning_curve"``.
         version: bumped by hand when the measurement's meaning changes.
-        statistics: half -> all constants that ``summarise`` reads; their fingerprint tells when
-            values must be computed anew.
+        statistics: half -> all constants that ``summarise`` reads; values are computed anew when
+            their fingerprint changes.
         parameters: ``(profile, half) -> values`` that all parts depend on.
         measure: ``(context, part) -> Measured``.
         summarise: ``(half, outcomes, runs, statistics) -> values``, without model or data.
-        halves: those of the paper that it exists for.
-        parts: ``(profile, half, task) -> names`` of the parts that a page wants.
-        own: ``(profile, half, part)`` -> what that part depends on besides, an :class:`Own`.
-        texts: ``(profile, half, task) -> names`` of the tasks whose text is read, the own one first.
+        halves: the halves that it exists for.
+        parts: ``(profile, half, task) -> names`` of the parts measured by default.
+        own: ``(profile, half, part)`` -> the part's own settings, an :class:`Own`.
+        texts: ``(profile, half, task) -> names`` of the tasks whose text is read, ``task`` first.
     """
 
     name: str
@@ -164,17 +164,17 @@ class Measurement:
         self.summary(self.summarise)
 
     def values_of(self, half: Half, parts: Mapping[str, Part]) -> dict[str, Any]:
-        """What the summary makes of the outcomes of some parts."""
+        """The summary's values for the outcomes of some parts."""
         outcomes = {name: part.raw for name, part in parts.items()}
         runs = {name: part.runs for name, part in parts.items()}
         return self.summarise(half, outcomes, runs, self.statistics[half])
 
     def summary(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare, as a decorator, what values follow from the outcomes.
+        """Decorator for the function that computes values from the outcomes.
 
-        A function that names ``raw`` is given the outcomes of one training after another. Its values
-        are those of the first one, and ``further`` has those of the others by the names of their
-        parts; where a further one was asked for by itself, ``further`` is all there is.
+        A function that names ``raw`` is called with the outcomes of each training. The values are
+        those of the first one, with those of the others by part name in ``further``; if only
+        further trainings were requested, ``further`` is all there is.
         """
         if "raw" not in inspect.signature(function).parameters:
             self.summarise = _given(function, "half", "outcomes", "runs", "statistics")
@@ -199,13 +199,13 @@ def measurement(
     halves: tuple[Half, ...] = ("encoder",),
     **further: Callable[..., Any],
 ) -> Callable[[Callable[..., Measured]], Measurement]:
-    """Declare that a function measures something; its summary follows (:meth:`Measurement.summary`).
+    """Decorator that declares a measurement; its summary follows (:meth:`Measurement.summary`).
 
     Args:
-        parameters: names of the profile's values that all parts depend on, a dict of those of each
-            half where these differ, or a function as in :class:`Measurement`.
-        statistics: the constants of the summary, ``Constants`` or a dataclass; a dict of those
-            of each half where these differ.
+        parameters: names of the profile's values that all parts depend on, a dict of them by half
+            where the halves differ, or a function as in :class:`Measurement`.
+        statistics: the constants of the summary, ``Constants`` or a dataclass; a dict of them by
+            half where the halves differ.
         further: ``parts``, ``own`` and ``texts`` as in :class:`Measurement`.
     """
 
@@ -229,9 +229,9 @@ def measurement(
 
 
 def _given(function: Callable[..., Any], *offered: str) -> Callable[..., Any]:
-    """A function of all that is offered, which hands on those arguments that ``function`` names.
+    """Wrap ``function`` to take all offered arguments and receive those that it names.
 
-    An underscore before a name is not counted. Raises TypeError for a name that is not offered.
+    A leading underscore of a name is ignored. Raises TypeError for a name that is not offered.
     """
     named = [name.lstrip("_") for name in inspect.signature(function).parameters]
     if unknown := {*named} - {*offered}:
@@ -244,7 +244,7 @@ def _given(function: Callable[..., Any], *offered: str) -> Callable[..., Any]:
         by_name = dict(zip(offered, arguments, strict=True))
         return function(*(by_name[name] for name in named))
 
-    # what it takes itself, for a measurement that is copied with its functions
+    # the wrapper's own arguments, for a measurement that is copied with its functions
     parameters = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in offered
     ]
@@ -252,19 +252,19 @@ def _given(function: Callable[..., Any], *offered: str) -> Callable[..., Any]:
     return call
 
 
-# --- parts that are named after a training, ``"training 2"``, beside the first one's ---------------------
+# --- parts named after a training, ``"training 2"``, and the first training's part ----------------
 
 
 def seed_of(part: str) -> int | None:
-    """The training that a part names; None of the first one's, which names none.
+    """The seed of the training that a part names; None for the first training's part.
 
     Raises:
-        ValueError: the name is no training's.
+        ValueError: the name is not a training's.
     """
     return None if part == OUTCOMES else seed_in(part)
 
 
 def of_training(part: str) -> Own:
-    """What such a part depends on besides: the training."""
+    """The own settings of a part named after a training: its seed."""
     seed = seed_of(part)
     return Own(seeds=None if seed is None else (seed,))

@@ -1,8 +1,8 @@
-"""Heads removed together in one order or another (section 4.2, appendix B: Figures 3 and 6).
+"""Heads removed together in different orders (section 4.2, appendix B: Figures 3 and 6).
 
-And heads of one kind of attention alone (section 5: Figure 4). Every curve has the axes (run, step,
-text). A run is a training or a draw of an order, a step a share of the heads removed; the first step
-is the whole model's.
+Also heads of one kind of attention only (section 5: Figure 4). Every curve has the axes (run, step,
+text). A run is a training or a draw of a random order, a step a share of heads removed; the first
+step is the whole model.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ from headprune_lib.replication.store.packing import BESIDE, KINDS
 
 @dataclass(frozen=True)
 class Statistics(Resamples):
-    """The losses at which the removable share is given besides.
+    """Resamples, and the tolerated losses at which the removable share is reported.
 
-    ``early`` is the share of the heads up to which orders are compared besides the whole.
+    Orders are compared over the whole curve, and up to the share ``early`` of heads removed.
     """
 
     tolerances: tuple[float, ...] = TOLERANCES
@@ -72,12 +72,12 @@ class Statistics(Resamples):
 
 
 MAIN = "importance main"
-"""Importance on the first training alone, which is all that most other orders are measured on."""
+"""Importance on the first training only: the one that most other orders are measured on."""
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Scores of several orders.
+    """Score curves of several orders.
 
     Attributes:
         runs: order -> (runs, steps).
@@ -106,11 +106,11 @@ class Curves:
 
 
 def parts_of_orders(parts: Iterable[str]) -> dict[str, list[str]]:
-    """Order -> the parts that its runs are in, the first training's before the further ones'.
+    """Order -> the parts that hold its runs, the first training's before those of further ones.
 
-    A further training joins once all orders that have any have it, those by importance among them:
-    only then are the means of their runs of the same trainings. Where a further training was asked
-    for by itself, each part stands for itself.
+    A further training is included once importance and every other order with further trainings
+    have it: only then are the orders' means over the same trainings. If an order lacks the first
+    training, each part counts as an order of its own.
     """
     trainings: dict[str, dict[int | None, str]] = {}
     for part in parts:
@@ -132,7 +132,7 @@ def parts_of_orders(parts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _by_order(outcomes: Outcomes, way: str = "") -> dict[str, Scored]:
-    """Order -> the outcomes of its runs, and of the first training's by importance."""
+    """Order -> the outcomes of its runs; ``MAIN`` -> importance on the first training only."""
     curves = {
         order: joined([scored(outcomes[part], way) for part in parts])
         for order, parts in parts_of_orders(outcomes).items()
@@ -156,14 +156,14 @@ def read_curves(outcomes: Outcomes, statistics: Statistics) -> Curves:
 
 
 def curve_values(outcomes: Outcomes, curves: Curves, statistics: Statistics) -> dict[str, Any]:
-    """What a page says of every order by itself.
+    """The values of each order on its own.
 
     Returns:
         ``curves`` (order -> ``mean`` and ``interval`` of the score after each step, and ``runs``),
         ``kept`` (the same of the share kept above chance) and ``prunable`` (see
-        :func:`prunable_record`). In a curve of an encoder stand the ``names`` of its runs, its
-        ``log_loss``, and its ``accuracy`` beside a score that is not; ``sacrebleu`` is the mean in
-        sacrebleu's own way, where the score is BLEU of Moses' tokens.
+        :func:`prunable_record`). An encoder's curve also has the ``names`` of its runs, its
+        ``log_loss``, and its ``accuracy`` if the score is another one; ``sacrebleu`` is the mean of
+        sacrebleu's own BLEU, where the score is BLEU of Moses' tokens.
     """
     of_orders: dict[str, dict[str, Any]] = {
         name: {"mean": mean.value, "runs": curves.runs[name], "interval": mean.interval}
@@ -208,7 +208,7 @@ def _of_encoder(raws: list[Arrays], n_runs: int) -> dict[str, Any]:
 def _measure_translator(
     context: Context, part: str, named: PartName, headline: bool = False
 ) -> Measured:
-    """On the first test verses, or on those of the ``headline``."""
+    """Measure an order on the first test verses, or on those of the ``headline``."""
     main = context.subject(named.training)
     runs = orders_of(context, named.order, main, named.kind)
     measured = along(context, runs, part, main.headline if headline else main.tested())
@@ -220,7 +220,7 @@ def _measure_translator(
 
 
 def _is_main(profile: Profile, task: str) -> bool:
-    """The paper shows all orders, on all test text, for one of its two language pairs."""
+    """Whether this is the main pair, the only one for which the paper has all orders and texts."""
     return task == profile.translation_task
 
 
@@ -235,7 +235,7 @@ def _of_further(profile: Profile, task: str) -> tuple[str, ...]:
 
 
 def _own(profile: Profile, half: Half, part: str) -> Own:
-    """What an order depends on; of the encoder half, importance is measured after every training."""
+    """An order's own settings; in the encoder half, importance is measured on every training."""
     named = parse_part(part)
     order, training = named.order, named.training
     values: dict[str, Any] = {"order": part, **own_of_order(half, order)}
@@ -324,9 +324,9 @@ def pruning_curve(context: Context, part: str) -> Measured:
 
 @pruning_curve.summary
 def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
-    """What :func:`curve_values` says, and areas of importance minus each other order's.
+    """The values of :func:`curve_values`, and areas of importance minus each other order's.
 
-    On the trainings that the other order has: all (``joined``), or the first alone.
+    Each difference is over the other order's trainings: all (``joined``), or only the first.
     """
     joined = {order for order, parts in parts_of_orders(outcomes).items() if len(parts) > 1}
     curves = read_curves(outcomes, statistics)
@@ -353,7 +353,7 @@ def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
     "pruning_by_kind",
     version=3,
     parameters=["n_verses", "steps"],
-    # compared by the area up to a share of a kind's heads, and shown at some of them
+    # compared by the area up to a share of a kind's heads, and shown at some shares
     statistics=Constants(**vars(Statistics()), up_to=C4_UP_TO, shown=C4_SHOWN),
     halves=("translation",),
     parts=_kind_parts,
@@ -366,10 +366,10 @@ def pruning_by_kind(context: Context, part: str) -> Measured:
 
 @pruning_by_kind.summary
 def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
-    """What :func:`curve_values` says, and enc-dec minus each other kind by importance.
+    """The values of :func:`curve_values`, and enc-dec minus each other kind by importance.
 
     ``areas`` are of the share of BLEU kept, ``differences_along`` of BLEU at every step;
-    ``shown`` are the shares removed that a page shows.
+    ``shown`` are the shares removed that pages show.
     """
     curves = read_curves(outcomes, statistics)
     values = curve_values(outcomes, curves, statistics)

@@ -1,4 +1,4 @@
-"""Numbers with their 95% intervals: of scores on resampled texts, and as a result file holds them."""
+"""Estimates with 95% intervals: scores on resampled texts, and their records in result files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Prunable = dict[str, Any]
 
 @dataclass(frozen=True)
 class Resamples:
-    """Resamples of a bootstrap, and what they are drawn with."""
+    """The number of a bootstrap's resamples, and the seed that draws them."""
 
     resamples: int = 5_000
     seed: int = 0
@@ -36,7 +36,7 @@ def interval_record(drawn: np.ndarray) -> np.ndarray:
 
 
 def correlation_record(x: np.ndarray, y: np.ndarray, method: str, draws: Resamples) -> Correlation:
-    """A correlation over heads; all None of fewer than 3, or where a side does not vary."""
+    """A correlation over heads; all None for fewer than 3, or where a side does not vary."""
     if len(x) < 3 or min(np.ptp(x), np.ptp(y)) == 0:
         return _correlation(None)
     return _correlation(stats.correlation(x, y, method, draws.resamples, draws.seed))
@@ -49,7 +49,7 @@ def partial_record(
     draws: Resamples,
     given: Sequence[np.ndarray] = (),
 ) -> Correlation:
-    """Spearman's correlation over heads with their group, and what is given, held fixed.
+    """Spearman's correlation over heads, with their groups and ``given`` variables held fixed.
 
     All None where nothing is left to correlate.
     """
@@ -90,7 +90,7 @@ def prunable_record(
 
 
 def tolerance_key(tolerance: float) -> str:
-    """The key of a tolerance in a result's values; JSON has no numbers for keys.
+    """The key of a tolerance in a result's values; JSON keys cannot be numbers.
 
     >>> tolerance_key(0.02)
     '2%'
@@ -109,11 +109,11 @@ class Drawn:
     drawn: np.ndarray
 
     def __sub__(self, other: Drawn) -> Drawn:
-        """Paired: both are on the same resamples."""
+        """The paired difference: both are on the same resamples."""
         return Drawn(self.value - other.value, self.drawn - other.drawn)
 
     def map(self, statistic: Callable[..., np.ndarray], *others: Drawn) -> Drawn:
-        """What a statistic makes of the numbers, and of those of others on the same resamples."""
+        """A statistic of these numbers and of others on the same resamples."""
         return Drawn(
             statistic(self.value, *(other.value for other in others)),
             statistic(self.drawn, *(other.drawn for other in others)),
@@ -126,18 +126,18 @@ class Drawn:
 
     @property
     def difference(self) -> Difference:
-        """Of a difference, as a result holds it."""
+        """The record of a difference in a result."""
         return {"difference": self.value, "interval": interval_record(self.drawn)}
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What each text contributes to the sums that a score is made from, under each mask.
+    """Each text's contribution, under each mask, to the sums that a score is computed from.
 
     Attributes:
         counts: (..., texts, k).
         of: ``(..., k) -> (...)``, the score of summed counts.
-        chance: the score that needs no model.
+        chance: the score reached without a model.
     """
 
     counts: np.ndarray
@@ -146,11 +146,11 @@ class Scored:
 
     @property
     def scores(self) -> np.ndarray:
-        """On all texts, (...)."""
+        """The scores on all texts, (...)."""
         return self.of(self.counts.sum(-2))
 
     def drawn(self, draws: Resamples) -> Drawn:
-        """On resampled texts, the same for all masks."""
+        """The scores, also on resampled texts, the same resamples for all masks."""
         *masks, texts, k = self.counts.shape
         flat = self.counts.reshape(-1, texts, k)
         resampled = stats.bootstrap_scores(self.of, flat, draws.resamples, draws.seed)
@@ -163,7 +163,7 @@ def score_of(raw: Arrays) -> Score:
 
 
 def of_answers(correct: np.ndarray, raw: Arrays) -> Scored:
-    """Right or wrong answers (..., texts); ``raw`` holds the ``labels`` and names the metric."""
+    """The score of right or wrong answers (..., texts); ``raw`` has the ``labels`` and metric."""
     score, labels = score_of(raw), raw["labels"]
     return Scored(score.counts(correct, labels), score.of, score.chance(labels))
 
@@ -174,7 +174,7 @@ def of_translations(packed: np.ndarray, reference_lengths: np.ndarray) -> Scored
 
 
 def of_losses(nats: np.ndarray, tokens: np.ndarray | int = 1) -> Scored:
-    """Loss a token from sums over texts (..., texts), or a text where there is 1 token a text."""
+    """Loss per token, from each text's total loss (..., texts); per text if ``tokens`` is 1."""
     sums = np.stack([nats, np.broadcast_to(tokens, nats.shape)], -1).astype(float)
     return Scored(sums, lambda sums: sums[..., 0] / sums[..., 1])
 
@@ -183,7 +183,7 @@ def scored(raw: Arrays, way: str = "") -> Scored:
     """The outcomes of a part along its order: (runs, steps, texts, k), the whole model's first.
 
     Args:
-        way: what begins the names of counts where BLEU was taken in another way beside.
+        way: prefix of the names of counts from which BLEU was also computed in another way.
     """
     if "correct" in raw:
         return of_answers(raw["correct"], raw)
@@ -206,7 +206,7 @@ def joined(parts: Sequence[Scored]) -> Scored:
 
 def mean_curves(curves: Mapping[str, Scored], draws: Resamples) -> dict[str, Drawn]:
     """The mean over runs, (steps,), also on resampled texts and runs, paired between curves."""
-    # one kind's heads or another's: the trainings are the same
+    # whichever kind's heads are removed, the trainings are the same
     together = {name: IMPORTANCE for name in curves if name.endswith(f" {IMPORTANCE}")}
     sums = {name: curve.counts for name, curve in curves.items()}
     of = next(iter(curves.values())).of

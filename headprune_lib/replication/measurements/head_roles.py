@@ -17,10 +17,10 @@ from headprune_lib.replication.stats import bootstrap_indices
 from headprune_lib.replication.store import Arrays, Measured
 
 OFFSETS = {"previous": -1, "same": 0, "next": 1}
-"""Places beside a query."""
+"""Position of a key relative to the query."""
 
 
-# resamples are over heads; heads are removed in so many steps
+# resamples are over heads; heads are removed in this many steps
 @measurement(
     "head_roles",
     version=1,
@@ -28,7 +28,7 @@ OFFSETS = {"previous": -1, "same": 0, "next": 1}
     statistics=Constants(resamples=10_000, seed=0, steps=10),
 )
 def head_roles(context: Context) -> Measured:
-    """(layer, head) means over queries of what :func:`statistics_of` names, and I_h as it is."""
+    """Means over queries, (layer, head), of :func:`statistics_of`, and I_h, not normalised."""
     subject = context.subject()
     wanted = statistics_of(load_tokenizer(context.profile.model).all_special_ids)
 
@@ -52,7 +52,7 @@ def head_roles(context: Context) -> Measured:
 def statistics_of(
     special: Collection[int],
 ) -> dict[str, Callable[[attention.Weights], tuple[torch.Tensor, torch.Tensor]]]:
-    """What is measured of a head's weights; ``special``: ids of special tokens."""
+    """The statistics of a head's attention weights; ``special``: ids of special tokens."""
     return {
         "entropy": attention.entropies,
         "entropy words": partial(attention.entropies, leave_out=special),
@@ -63,7 +63,7 @@ def statistics_of(
 
 @head_roles.summary
 def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
-    """``heads``: a record a head; ``means`` of all heads by role; by order of removal."""
+    """``heads``, a record per head; ``means`` over all heads by role; ``orders`` of removal."""
     layers = np.arange(1.0, 1 + len(raw["importance"]))[:, None]
     # role -> (layer, head): entropy of a head's attention; the largest of its mean weights on the
     # previous, the same and the next token; the weight on special tokens; its layer, from 1
@@ -95,7 +95,7 @@ def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
 def _along(
     heads: list[tuple[int, int]], roles: Mapping[str, np.ndarray], statistics: Constants
 ) -> dict[str, Any]:
-    """By role: its mean in each step of an order, and its rank correlation with the place there."""
+    """By role, its mean in each step of an order, and its rank correlation with the place in it."""
     ends = selection.prune_schedule(len(heads), statistics.steps)
     steps = [(start, end) for start, end in itertools.pairwise(ends) if end > start]
     places = tuple(np.array(heads).T)
@@ -115,7 +115,7 @@ def _along(
 
 
 def _step(values: np.ndarray, statistics: Constants) -> dict[str, Any]:
-    """How many heads a step removes, and the mean of a role with its interval."""
+    """The number of heads that a step removes, and the mean of a role with its interval."""
     drawn = values[bootstrap_indices(len(values), statistics.resamples, statistics.seed)]
     interval = interval_record(drawn.mean(1))
     return {"n": len(values), "mean": float(values.mean()), "interval": interval}

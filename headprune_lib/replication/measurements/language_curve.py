@@ -1,8 +1,8 @@
-"""Heads of a language model removed: one at a time, together, and before training again.
+"""Removing heads of a language model: one at a time, together, and before training again.
 
 Beyond the paper, which has no decoder-only model (its sections 3.2 and 4.2, by perplexity). Heads
 that share key and value heads can be removed from the weights only in whole groups, or equally many
-of each group: two orders do so, the others cut single heads by masks.
+from each group: two orders do so, the others cut single heads by masks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ORDERS = (
 def steps_of(
     subject: setups.LanguageSubject, journal: Journal, name: str
 ) -> list[list[masking.Head]]:
-    """What an order removes together, the first step first: a head, or heads of groups.
+    """The steps of an order, from the first: each a head, or heads of groups, removed together.
 
     Raises:
         ValueError: no criterion of this name.
@@ -67,7 +67,7 @@ def steps_of(
 
 
 def first_heads(steps: Sequence[list[masking.Head]], share: float) -> list[masking.Head]:
-    """The heads of the first steps that are a share of all of them, or just more.
+    """The heads of the first steps that make up a share of all heads, or just more.
 
     >>> first_heads([[("self", 0, 0)], [("self", 1, 0), ("self", 1, 1)]], 0.5)
     [('self', 0, 0), ('self', 1, 0), ('self', 1, 1)]
@@ -93,13 +93,13 @@ def _own(profile: Profile, part: str) -> Own:
 
 
 def share_in(part: str) -> float:
-    """The share removed that a part's name tells.
+    """The share removed, from a part's name.
 
     >>> share_in("removed 30%")
     0.3
 
     Raises:
-        ValueError: the name is no such part's.
+        ValueError: the name is not that of such a part.
     """
     named = parse_part(part, "share")
     if named.order != "removed" or named.share is None or named.share > 1 or named.way:
@@ -148,7 +148,7 @@ def language_heads(context: Context) -> Measured:
 
 @language_heads.summary
 def _(raw: Arrays, statistics: Resamples) -> dict[str, Any]:
-    """The loss a token that each head's absence adds, in nats, and the ``loss`` of the uncut model."""
+    """The loss per token that cutting each head adds, in nats, and the uncut model's ``loss``."""
     tokens = int(raw["tokens"].sum())
     change = of_losses(raw["loss_change"][None] / MILLINAT, raw["tokens"])
     added = mean_curves({"": change}, statistics)[""]
@@ -189,7 +189,7 @@ def language_curve(context: Context, part: str) -> Measured:
     for name, steps in runs.items():
         for share in settings.shares:
             cut = first_heads(steps, share)
-            names.append(f"{part} {name}, {len(cut)} gone")  # two shares may be one number of heads
+            names.append(f"{part} {name}, {len(cut)} gone")  # two shares may be equally many heads
             masks[names[-1]] = masking.head_mask(subject.model, cut)
             gone.append(len(cut))
     title = f"{context.task}, {part}"
@@ -214,12 +214,12 @@ def language_curve(context: Context, part: str) -> Measured:
 
 @language_curve.summary
 def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
-    """Curves of losses in nats a token, and ``differences`` of orders from the paper's.
+    """Loss curves in nats per token, and ``differences`` of the other orders from the paper's.
 
     Returns:
-        ``shares``, ``frequency_loss`` (by the frequency of tokens alone), ``tokens``, ``curves``:
-        ``mean`` and ``runs`` of the loss, ``perplexity``, the exponential of the mean, with its
-        ``interval``, and the share ``kept`` of what the uncut model gains over the frequencies; and
+        ``shares``, ``frequency_loss`` (by token frequency alone), ``tokens``, ``curves`` (``mean``
+        and ``runs`` of the loss, ``perplexity``, the exponential of the mean, with its
+        ``interval``, and the share ``kept`` of the uncut model's gain over token frequency) and
         ``differences`` of the mean loss over 0-50% removed.
     """
     first = next(iter(outcomes.values()))
@@ -297,11 +297,11 @@ def language_recovery(context: Context, part: str) -> Measured:
 
 @language_recovery.summary
 def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
-    """Perplexity after heads were removed, and after training again: a row a part, in their order.
+    """Perplexity after removing heads, and after training again: a row per part, by share removed.
 
-    The uncut model is trained the same way: what it gains, it gains by seeing this kind of text.
-    ``share`` of the heads was asked for, ``removed`` counts them; ``parameters`` are those of the
-    uncut model, and ``left`` those after the removal.
+    The uncut model is trained the same way: its gain comes from seeing this kind of text.
+    ``share`` of the heads was requested, ``removed`` is their number; ``parameters`` are those of
+    the uncut model, and ``left`` those after the removal.
     """
     rows = []
     for part, raw in outcomes.items():

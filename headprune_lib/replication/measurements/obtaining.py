@@ -1,4 +1,4 @@
-"""From a request to a result: what it depends on, half by half; stored, or measured now."""
+"""From a request to a result: dependencies by half, stored parts, and measuring the others."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ Origins = tuple[list[Checksums], Checksums, dict[str, Any]]
 
 
 class _Reading:
-    """What a half reads of a profile, and so do language models.
+    """The view that a half of the paper, or language models, have of a profile.
 
     Attributes:
-        task_field: the profile's field with its own task.
-        options: an option of the commands -> the arguments of ``load_profile`` it stands for.
+        task_field: the profile's field with the half's task.
+        options: option of the commands -> the arguments of ``load_profile`` that it sets.
     """
 
     task_field: ClassVar[str]
     options: ClassVar[dict[str, tuple[str, ...]]]
 
     def task(self, profile: Profile) -> str:
-        """The profile's own."""
+        """The profile's own task."""
         return getattr(profile, self.task_field)
 
     def usual(self, profile: Profile) -> str | None:
-        """The task that a command need not name."""
+        """The task that a command need not name; None if it must name one."""
         return self.task(load_profile(profile.name))
 
     def given(self, profile: Profile, task: str) -> str | None:
-        """The model's name, where it is not the profile's usual one and a command must say it."""
+        """The name of a model that a command must give; None for the profile's usual one."""
         usual = self.model(load_profile(profile.name), task)
         if (model := self.model(profile, task)) == usual:
             return None
@@ -76,21 +76,21 @@ class _Encoder(_Reading):
     options: ClassVar = {name: (name,) for name in ("task", "model", "n_examples", "seed")}
 
     def tasks(self, _profile: str) -> Sequence[str]:
-        """All that a profile may be about."""
+        """All tasks that a profile can have."""
         return [*TASKS]
 
     def model(self, profile: Profile, _task: str) -> str:
-        """The one that is measured on a task."""
+        """The model that is measured on a task."""
         return profile.model
 
     def parameters(self, profile: Profile) -> dict[str, Any]:
-        """What every part's signature says where it is not the usual: most pass nothing over."""
+        """Values in every part's signature if unusual: most profiles skip no test sentences."""
         return {"n_used": profile.n_used} if profile.n_used else {}
 
     def origins(
         self, profile: Profile, _task: str, own: Own, texts: Sequence[str], *, registered: bool
     ) -> Origins:
-        """Where text and weights come from; ``registered``: the text of committed results."""
+        """Where text and weights come from; with ``registered``, the text of committed results."""
         data = [
             TASKS[name].registered if registered else TASKS[name].checksums(profile.data)
             for name in texts
@@ -101,16 +101,16 @@ class _Encoder(_Reading):
         return data, BASES[profile.model].checksums, recipes
 
     def committed(self, profile: Profile, _task: str) -> tuple[Profile, bool]:
-        """The profile as committed results have it, and whether they have these trainings and model."""
+        """The profile of committed results, and whether they have these trainings and model."""
         committed = load_profile(profile.name, task=profile.task)
         return committed, {*profile.further_seeds} <= {*committed.further_seeds}
 
     def weights_at_hand(self, profile: Profile, _task: str, run: dict[str, Any]) -> Path | None:
-        """The file of a run's weights, committed or cached; None where nobody has trained it here.
+        """The file of a run's weights, committed or cached; None if it was not trained here.
 
         Args:
-            run: an entry of a result: the seed of a training, and the epoch or the update if it was
-                measured within it.
+            run: a result's entry for a training: its seed, and the epoch or update if a checkpoint
+                within it was measured.
         """
         path = weights_path(profile.model, recipe(profile, run["seed"]))
         return path if path.is_file() else None
@@ -119,7 +119,7 @@ class _Encoder(_Reading):
 class _Translation(_Reading):
     task_field = "translation_task"
     options: ClassVar = {
-        "task": (),  # a profile has several pairs of languages
+        "task": (),  # a profile has several language pairs
         "model": ("translation_model",),
         "n_verses": ("n_verses", "n_headline"),
         "seed": ("translation_seed",),
@@ -211,13 +211,13 @@ def load_for(
     values: Mapping[str, Any],
     **options: Any,
 ) -> Profile:
-    """A profile with what a command was given.
+    """Load a profile with the options and values given to a command.
 
     Args:
-        halves: what an option means, of each half.
-        task: a pair of languages is checked alone, for it is no value of a profile.
-        values: fields of a profile, in place of its own values.
-        options: those of the halves; None where one was not given.
+        halves: the halves in which the options apply; each maps them to its own fields.
+        task: the task; a language pair is only checked, since it is no value of a profile.
+        values: fields of the profile to override.
+        options: options of the halves; None for those not given.
 
     Raises:
         ValueError: a name or value that the profile refuses (the nearest names are suggested), or a
@@ -239,16 +239,16 @@ def load_for(
 
 
 def check_task(task: str | None, profile: str, halves: Sequence[Half]) -> None:
-    """Raises ValueError for a task that is in none of some halves, and suggests the nearest ones."""
+    """Raises ValueError for a task that none of the halves has, and suggests the nearest ones."""
     known = {name for half in halves for name in HALF_OF[half].tasks(profile)}
     if task is not None and task not in known:
         raise ValueError(unknown("task", task, known))
 
 
-# --- what is asked for ----------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 LIMITS = ("n_examples", "n_verses", "n_headline")
-"""How much of a test text is measured on; whoever gives less than the profile is in a hurry."""
+"""Limits on the number of test texts; giving fewer than the profile asks for a quick run."""
 
 
 class Request(NamedTuple):
@@ -261,7 +261,7 @@ class Request(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What the result is stored under."""
+        """The key under which the result is stored."""
         model = HALF_OF[self.half].model(self.profile, self.task)
         return Key(self.measurement.name, self.task, model)
 
@@ -276,10 +276,10 @@ class Request(NamedTuple):
         return self.key.path(self.folder(self.signatures()))
 
     def signature(self, part: str, *, registered: bool = False) -> dict[str, Any]:
-        """What a stored part must agree with: parameters, data, base weights, training recipes.
+        """The signature of a part: parameters, data, base weights and training recipes.
 
         Args:
-            registered: with the text that committed results were measured on, whatever is at hand.
+            registered: use the text that committed results were measured on, whatever is at hand.
         """
         measurement, half, profile, task = self
         asked = measurement.own(profile, half, part)
@@ -300,17 +300,17 @@ class Request(NamedTuple):
         )
 
     def signatures(self, parts: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
-        """The signature of each part; of those that the measurement has for the profile if None."""
+        """The signature of each part; if None, of all that the measurement has for the profile."""
         return {name: self.signature(name) for name in (self.parts if parts is None else parts)}
 
     def folder(self, signatures: Mapping[str, dict[str, Any]]) -> Path:
-        """Where the result is stored.
+        """The folder where the result is stored.
 
-        One with parameters of one's own must not overwrite the committed one, nor may a training
-        of one's own join those of the profile.
+        A result with a user's own parameters must not overwrite the committed one, nor may a
+        user's own training join those of the profile.
         """
         committed, listed = HALF_OF[self.half].committed(self.profile, self.task)
-        # A profile that names where its text comes from is measured on what is fetched from there.
+        # A profile that names a source of its text is measured on what is fetched from there.
         fetched = committed.data is not None
         usual = self._replace(profile=committed)
         standard = (
@@ -323,12 +323,12 @@ class Request(NamedTuple):
         )
         if standard:
             return results_folder(self.profile)
-        # the parts that a page wants tell, whichever are asked for: others join them in one figure
+        # the default parts name the folder, whichever are requested: others join them in one figure
         digests = "".join(sorted(signed["digest"] for signed in self.signatures().values()))
         return cache_root() / "results" / hashlib.sha256(digests.encode()).hexdigest()[:12]
 
     def command(self, parts: Sequence[str] | None = None) -> str:
-        """What measures it again."""
+        """The command that measures the result again."""
         of, profile, task = HALF_OF[self.half], self.profile, self.task
         words = ["headprune reproduce", self.measurement.name, f"--profile {profile.name}"]
         words += [f"--task {task}"] if task != of.usual(profile) else []
@@ -337,9 +337,9 @@ class Request(NamedTuple):
         return " ".join([*words, *self._values_given(parts)])
 
     def _values_given(self, parts: Sequence[str] | None) -> Iterator[str]:
-        """The options by which a command gives what was given in place of the profile's values.
+        """The command-line options for the values given in place of the profile's.
 
-        But for what the measurement does not depend on, which a page may have been given, too.
+        Numbers that the measurement does not depend on, which a page may set too, are left out.
         """
         profile, options = self.profile, HALF_OF[self.half].options
         numbers = {name: of for name, of in options.items() if name not in ("task", "model")}
@@ -366,16 +366,16 @@ class Request(NamedTuple):
             yield f"--set {shlex.quote(f'{name}={written}')}"
 
     def depends_on(self, fields: Sequence[str], parts: Sequence[str] | None) -> bool:
-        """Whether any part would be another one without the whole numbers given for some fields.
+        """Whether the whole numbers given for some fields change the signature of any part.
 
-        Or with numbers greater by one: what was given may be the profile's own value.
+        They are left out, and then increased by one: they may be equal to the profile's values.
         """
 
         def digests(values: dict[str, Any]) -> dict[str, str] | None:
             try:
                 other = self._replace(profile=load_profile(self.profile.name, **values))
                 return {name: signed["digest"] for name, signed in other.signatures(parts).items()}
-            except ValueError:  # of a number that the part cannot be measured with
+            except ValueError:  # a number that the part cannot be measured with
                 return None
 
         values = self.profile.given
@@ -390,7 +390,7 @@ class Request(NamedTuple):
         for name in names:
             if name in usual:
                 continue
-            # refuses what is no name of an order; a measurement that reads no names gives the same
+            # refuses a name that is no order's; a measurement that reads no names returns the same
             if measurement.own(profile, half, name) == measurement.own(profile, half, usual[0]):
                 raise ValueError(
                     f"{measurement.name} has no parts such as {name!r}; leave out --by"
@@ -399,16 +399,14 @@ class Request(NamedTuple):
                 profile.check_training(task, int(match[1]))
 
     def as_asked(self) -> tuple[Profile, bool, list[str]]:
-        """What a run that asks for fewer test texts than its profile has needs of a result.
+        """Restrict a run that asks for fewer test texts than its profile has to what it needs.
 
-        It needs the first training alone of what depends on the number of texts, and nothing else: a
-        result that does not depend on it stands as it is stored. Choices on training text are made on
-        no more of it than is tested.
+        If the result depends on the number of texts, it needs only the first training; if not, the
+        stored result is used. Choices on training text use no more texts than are tested.
 
         Returns:
-            the profile, whether the result depends on what was asked for, and the trainings that
-            are left out, such as ``["seed 2"]``. A profile that asks for no less is given back as it
-            is.
+            the profile, whether the result depends on the requested number, and the trainings that
+            are left out, such as ``["seed 2"]``. A profile that asks for no fewer is not changed.
         """
         profile, usual = self.profile, load_profile(self.profile.name, task=self.profile.task)
         less = [
@@ -437,18 +435,18 @@ class Request(NamedTuple):
 
 
 def results_folder(profile: Profile) -> Path:
-    """Where standard results of a profile are: those of made-up text are kept apart."""
+    """The folder of a profile's standard results: those on made-up text are kept apart."""
     return results_root() / profile.folder
 
 
 def _from_home(path: str) -> str:
-    """A name or path as a shell takes it, without the name of a home folder."""
+    """A name or path quoted for a shell, with ``~`` in place of the home folder."""
     home = f"{Path.home()}/"
     return f"{'~/' * path.startswith(home)}{shlex.quote(path.removeprefix(home))}"
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Names of values in sections, as ``--set`` takes them.
+    """Names and values of nested sections, as ``--set`` takes them.
 
     >>> list(_flat({"steps": 5, "speed": {"repetitions": 2}}))
     [('steps', 5), ('speed.repetitions', 2)]
@@ -474,17 +472,17 @@ def obtain(
     fresh: bool = False,
     begin: Callable[[list[str]], None] = lambda _missing: None,
 ) -> Result:
-    """The stored result if the signatures of its parts match; what is missing is measured and saved.
+    """Return the stored result if its parts' signatures match; measure and save missing parts.
 
-    Stored parts that are not asked for stay, if they were measured on the same examples. If only
-    the statistics changed, values are computed anew from the stored outcomes. A damaged result, or a
-    part of it, is set aside with a warning and measured again. The result is returned as read back,
-    so that a page does not differ between the machine that measured and the next.
+    Stored parts that were not requested stay if they were measured on the same examples. If only
+    the statistics changed, values are computed anew from the stored outcomes. A damaged result, or
+    a part of it, is set aside with a warning and measured again. The result is returned as read
+    back, so that pages are the same on the machine that measured and on any other.
 
     Args:
         parts: names of parts; those that the measurement has for the profile if not given.
-        fresh: measure all parts that are asked for.
-        begin: told the names of the parts to be measured, before the first of them is.
+        fresh: measure all requested parts.
+        begin: called with the names of the parts to be measured, before the first is measured.
 
     Raises:
         OtherWeights: a stored part was measured on other weights than the committed ones.
@@ -517,8 +515,8 @@ def obtain(
     done = side_by_side(measures, "/".join(key))
     for name, (part, about_part) in zip(missing, done, strict=True):
         measured[name], about = part, about_part
-    # Another process may have stored parts since, or be about to: nobody else stores this result
-    # between our reading it again and our having saved it.
+    # Another process may have stored parts since, or be about to: the lock keeps others from
+    # storing this result between our reading it again and our saving it.
     with locked(key.path(root)):
         if kept := _stored(key, root, command):
             usable |= _readable(_usable(kept, request, signatures, fresh, root))
@@ -552,7 +550,7 @@ def _measured(
     journal: Journal,
     command: str,
 ) -> tuple[Part, dict[str, Any]]:
-    """A part that is measured now, and on how many texts of which data set and in what unit."""
+    """Measure a part; return it with the data set, number of texts, metric and unit."""
     measurement, half, profile, task = request
     needs = {needed.name: needed for needed in measurement.own(profile, half, part).needs}
 
@@ -569,9 +567,9 @@ def _measured(
 
 
 def again(provenance: dict[str, Any], before: Part) -> dict[str, Any]:
-    """The provenance of a part that takes the place of one by the same name.
+    """The provenance of a part that replaces one of the same name.
 
-    It says when that was measured first: what was seen then has been seen.
+    It keeps the date of the first measurement, when the outcomes were first seen.
     """
     first = before.provenance.get("first_measured", before.provenance["date"])
     return {**provenance, "first_measured": first}
@@ -590,7 +588,7 @@ def _stored(key: Key, root: Path, command: str) -> Result | None:
 def _usable(
     kept: Result | None, request: Request, signatures: Mapping[str, dict], fresh: bool, root: Path
 ) -> dict[str, Part]:
-    """The stored parts that can stay.
+    """The stored parts that can be kept.
 
     Raises:
         OtherWeights: see :func:`check_weights`.
@@ -611,7 +609,7 @@ def _usable(
 
 
 def _readable(parts: Mapping[str, Part]) -> dict[str, Part]:
-    """The parts whose outcomes can be read; those of the others are set aside, with a warning."""
+    """The parts whose outcomes can be read; others are set aside, with a warning."""
     readable = {}
     for name, part in parts.items():
         try:
@@ -624,7 +622,7 @@ def _readable(parts: Mapping[str, Part]) -> dict[str, Part]:
 
 
 def _shared(signature: Mapping[str, Any]) -> list[Any]:
-    """What the parts of one result have in common: parameters, text and pretrained weights."""
+    """What all parts of a result share: version, parameters, text and pretrained weights."""
     return [signature.get(name) for name in ("measurement", "parameters", "data", "weights")]
 
 
@@ -638,12 +636,12 @@ class OtherWeights(ValueError):
 def check_weights(request: Request, name: str, part: Part) -> None:
     """Compare the weights at hand with those that a stored part was measured on.
 
-    A signature holds how a model was trained, not what came out: the same training on another
-    machine gives other weights. Weights in the cache were trained here, and may well differ from
-    those of a result that was measured elsewhere: that is said in a warning.
+    A signature holds how a model was trained, not the weights: the same training on another
+    machine gives different ones. Weights in the cache were trained here, and may well differ from
+    those of a result that was measured elsewhere: this gives a warning.
 
     Raises:
-        OtherWeights: the weights at hand are committed, and others.
+        OtherWeights: the weights at hand are committed, and differ.
     """
     _, half, profile, task = request
     for run in part.runs:

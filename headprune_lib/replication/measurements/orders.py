@@ -1,10 +1,10 @@
-"""The orders in which a pruning curve removes heads: one a part of the result.
+"""The orders in which a pruning curve removes heads, one per part of the result.
 
-Orders are scored once and heads are removed cumulatively, as in the paper; ``importance rescored``
-measures I_h again after each step. Every criterion of the library is an order as well, under its
-own name, with the words of :data:`headprune_lib.replication.order_names.WAYS`.
+Heads are scored once and removed cumulatively, as in the paper; ``importance rescored`` measures
+I_h again after each step. Every criterion of the library is an order as well, under its own name,
+with the words of :data:`headprune_lib.replication.order_names.WAYS`.
 
-And masks, or gates, along them, and what becomes of every text under these.
+Also masks, or gates, along these orders, and the outcomes of every text under them.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from headprune_lib.replication.store.packing import (
 
 Subject: TypeAlias = "setups.EncoderSubject | setups.TranslationSubject"
 Run: TypeAlias = "tuple[str, Subject, list[selection.Head]]"
-"""Its name (a seed, or the number of a draw), the model, and the heads in order."""
+"""A run's name (a seed, or the number of a draw), the model, and the heads in order."""
 ONE_BY_ONE = "oracle leak-free"
-"""The one-by-one order that is chosen on other data than it is measured on."""
-# Those that a profile measures without being asked for more ...
+"""The one-by-one order chosen on different data from those it is measured on."""
+# The orders that a profile measures by default ...
 FEW = (IMPORTANCE, RANDOM)
 # ... and all that the paper and its critics compare.
 EVERY = {
@@ -64,16 +64,16 @@ ENCODER = {
     "leak-free": (IMPORTANCE, ONE_BY_ONE, RANDOM),
     "importance": FEW,
 }
-"""What a profile says of the orders on an encoder -> their names."""
+"""A profile's value of ``orders`` -> the names of the orders on an encoder."""
 
 
 def n_random(half: Half, profile: Profile) -> int:
-    """Random orders a training."""
+    """The number of random orders per training."""
     return profile.random_orders if half == "encoder" else profile.translation_orders
 
 
 def read_order(half: Half, name: str) -> NamedOrder | None:
-    """What an order's name says; None for an order of ``EVERY``.
+    """Read an order's name; None for an order of ``EVERY``.
 
     Raises:
         ValueError: neither an order nor a criterion.
@@ -82,22 +82,22 @@ def read_order(half: Half, name: str) -> NamedOrder | None:
 
 
 def own_of_order(half: Half, name: str) -> dict[str, int]:
-    """What an order depends on besides its name and the profile: its criterion's version."""
+    """An order's own settings besides its name and the profile's: its criterion's version."""
     read = read_order(half, name)
     return {} if read is None else {"criterion": read.criterion.version}
 
 
 COSTLY = {"gates", "greedy", "importance-integrated", "second-order", "shapley"}
-"""Criteria whose scores take many passes: a verification takes them as they are stored."""
+"""Criteria whose scores take many passes: a verification uses the stored scores."""
 
 
 def orders_of(context: Context, name: str, main: Subject, kind: str | None = None) -> list[Run]:
     """Every run of an order.
 
     Args:
-        name: one of ``EVERY``, or of a criterion; see :func:`read_order`.
-        main: the first training; in the translation half any, each is a part of its own.
-        kind: the only kind whose heads are removed.
+        name: one of ``EVERY``, or a criterion's; see :func:`read_order`.
+        main: the first training; in the translation half any, as each is a part of its own.
+        kind: the only kind whose heads are removed; all kinds if not given.
 
     Raises:
         ValueError: neither an order nor a criterion.
@@ -126,7 +126,7 @@ def orders_of(context: Context, name: str, main: Subject, kind: str | None = Non
         runs = [(str(draw), main) for draw in range(n_random(context.half, profile))]
     elif name == IMPORTANCE and context.half == "encoder":
         runs += [(str(seed), context.subject(seed)) for seed in profile.seeds[1:]]
-    # the translators' choice on other text is not stored
+    # the outcomes of the translators' choice on other text are not stored
     costly = name == ONE_BY_ONE and context.half == "translation"
     costly |= name == "importance rescored" or (read is not None and is_costly(read))
     order = context.settled(["order"], orders, costly=costly)["order"]
@@ -134,7 +134,7 @@ def orders_of(context: Context, name: str, main: Subject, kind: str | None = Non
 
 
 def is_costly(order: NamedOrder) -> bool:
-    """Whether a verification takes an order as it is stored."""
+    """Whether a verification uses the stored order without computing it."""
     return order.rescored or order.criterion.name in COSTLY
 
 
@@ -150,14 +150,14 @@ def _single(context: Context, name: str, main: Subject) -> list[selection.Head]:
 
 
 def by_criterion(context: Context, order: NamedOrder, main: Subject) -> list[selection.Head]:
-    """The heads in order of a criterion, the lowest score first unless its name turns it round."""
+    """The heads in order of a criterion, the lowest score first unless the name reverses it."""
     if order.rescored:
         return _rescored(context, main, order)
     return order.ranked(main.scores(context.journal, order))
 
 
 def _one_by_one(context: Context, main: Subject, leak_free: bool) -> masking.HeadTensors:
-    """What each head's absence costs, on the test set (the paper's way) or on other data."""
+    """The cost of cutting each head, on the test set (as in the paper) or on other data."""
     if context.half == "encoder":
         if not leak_free:
             return one_by_one_scores(context.get("one_head").raw)
@@ -170,7 +170,7 @@ def _one_by_one(context: Context, main: Subject, leak_free: bool) -> masking.Hea
 
 
 def training_sweep(context: Context, main: setups.EncoderSubject) -> Arrays:
-    """Each head cut in turn, on the training sentences of choices that must not see the test set."""
+    """Outcomes with each head cut, on training sentences for choices that exclude the test set."""
     texts, name = setups.measured_on(main.selection), f"{context.task} (train)"
     return context.settled_under(
         "train_", lambda: main.sweep("one head", texts, context.journal, name)
@@ -178,12 +178,12 @@ def training_sweep(context: Context, main: setups.EncoderSubject) -> Arrays:
 
 
 def random_order(heads: list[selection.Head], draw: int) -> list[selection.Head]:
-    """The heads in an order that depends on the number of the draw, and on the order given."""
+    """The heads in a random order, fixed by the number of the draw and the order given."""
     return [heads[i] for i in np.random.default_rng(draw).permutation(len(heads))]
 
 
 def _rescored(context: Context, main: Subject, rescored: NamedOrder) -> list[selection.Head]:
-    """Heads in the order of scores that are measured again after each step, without the removed ones."""
+    """Heads in the order of scores measured again after each step, the removed heads masked."""
     mask, order = masking.ones_mask(main.model), []
     schedule = selection.prune_schedule(
         sum(values.numel() for values in mask.values()), context.profile.steps
@@ -201,7 +201,7 @@ def _rescored(context: Context, main: Subject, rescored: NamedOrder) -> list[sel
 
 
 def n_cut(n_heads: int, share: float) -> int:
-    """How many heads are removed at a share: rounded up, as in the paper's schedule.
+    """The number of heads removed at a share: rounded up, as in the paper's schedule.
 
     >>> n_cut(72, 0.05), n_cut(72, 0.5), n_cut(72, 1.0)
     (4, 36, 72)
@@ -221,11 +221,11 @@ def masks_along(
 def along(
     context: Context, runs: Sequence[Run], title: str, pairs: Texts | None = None
 ) -> Measured:
-    """Every run of an order: which heads it removes, and what becomes of the score.
+    """Measure every run of an order: the heads that it removes, and the outcomes after each step.
 
     Args:
-        pairs: of the translation half, the verses to translate: by the unmasked model once, then
-            after each step of each run.
+        pairs: verses to translate in the translation half: once by the unmasked model, then after
+            each step of each run.
     """
     profile, journal = context.profile, context.journal
     main, steps = runs[0][1], profile.steps
@@ -256,13 +256,13 @@ def along(
     }
     subjects = {subject.seed: subject for _, subject, _ in runs}
     measured = measured_answers(main, raw, main.test)
-    if measured.metric == "accuracy":  # the usual, which these results do not name
+    if measured.metric == "accuracy":  # the default, which these results do not name
         del measured.raw["metric"]
     return dataclasses.replace(measured, runs=[subject.run for subject in subjects.values()])
 
 
 def measured_answers(subject: Subject, raw: Arrays, texts: Texts) -> Measured:
-    """Outcomes as the store takes them, of a classifier with what its score asks for besides."""
+    """Outcomes as the store takes them; for a classifier with labels and the score's metric."""
     if isinstance(subject, setups.TranslationSubject):
         return subject.measured(raw, len(texts))
     metric = TASKS[subject.profile.task].metric
@@ -281,7 +281,7 @@ def measured_answers(subject: Subject, raw: Arrays, texts: Texts) -> Measured:
 def losses_under(
     subject: Subject, masks: Sequence[masking.HeadTensors], texts: Texts, journal: Journal
 ) -> np.ndarray:
-    """(M, n) in nats: of the right answer, or of the reference, in the mean over its pieces."""
+    """Losses (M, n) in nats: of the right answer, or of the reference as a mean over its pieces."""
     named, rows = _distinct(masks, texts)
     if isinstance(subject, setups.EncoderSubject):
         return subject.outcomes(named, texts, journal, f"masks, seed {subject.seed}")["loss"][rows]
@@ -292,13 +292,13 @@ def losses_under(
 def outcomes_under(
     subject: Subject, masks: Sequence[masking.HeadTensors], texts: Texts, journal: Journal
 ) -> Arrays:
-    """The loss as in :func:`losses_under`, and what the score is made of.
+    """The loss as in :func:`losses_under`, and the outcomes that the score is computed from.
 
     A mask is evaluated once, whichever order of removal cut its heads.
 
     Returns:
-        ``loss`` (M, n), and ``correct`` (M, n) of an encoder, or of a translator ``counts``
-        (M, n, 5), packed, with ``reference_lengths`` (n,).
+        ``loss`` (M, n), and ``correct`` (M, n) for an encoder, or packed ``counts`` (M, n, 5) with
+        ``reference_lengths`` (n,) for a translator.
     """
     named, rows = _distinct(masks, texts)
     if isinstance(subject, setups.EncoderSubject):
@@ -312,7 +312,7 @@ def outcomes_under(
 def _distinct(
     masks: Sequence[masking.HeadTensors], texts: Texts
 ) -> tuple[dict[str, masking.HeadTensors], list[int]]:
-    """The masks that differ, by what the journal knows them and the texts by, and each one's place."""
+    """The distinct masks by their names in the journal, and the place of each mask among them."""
     names = [f"{texts.sha256[:8]} {mask_key(mask)}" for mask in masks]
     named = dict(zip(names, masks, strict=True))
     return named, [list(named).index(name) for name in names]
@@ -324,7 +324,7 @@ def _translations(
     pairs: Texts,
     journal: Journal,
 ) -> Arrays:
-    """A mask is a unit; those that are missing share the passes of one sweep."""
+    """N-gram counts under each mask, a unit of the journal; missing ones share a sweep's passes."""
     keys = {name: f"{subject.key} translated {name}" for name in named}
     missing = {name: mask for name, mask in named.items() if not journal.done(keys[name])}
     new: dict[str, Arrays] = {}
@@ -346,13 +346,13 @@ def _translations(
 # --- gates in place of masks: remaining heads compensate for removed ones --------------------------------
 
 TUNING = 1
-"""Bumped by hand when what gates are fitted to changes; tuned orders are then measured anew."""
+"""Bumped by hand when the objective of the gates changes: tuned orders are then measured anew."""
 
 
 def tuned(
     subject: Subject, masks: Sequence[masking.HeadTensors], journal: Journal
 ) -> list[masking.HeadTensors]:
-    """Gates for each mask, fitted on the text that heads are scored on; float32, as masks act.
+    """Gates for each mask, in float32 like masks, fitted on the text that heads are scored on.
 
     A mask that occurs twice is fitted once.
     """
@@ -374,7 +374,7 @@ def tuned(
 
 
 def stored_gates(runs: Sequence[Sequence[masking.HeadTensors]]) -> Arrays:
-    """Gates of every step of every run, as a result holds them: (run, step, layer, head) a kind."""
+    """Gates of every step of every run as a result has them, (run, step, layer, head) per kind."""
     return {
         f"gates {kind}": np.stack(
             [np.stack([gates[kind].numpy() for gates in run]) for run in runs]
@@ -386,7 +386,7 @@ def stored_gates(runs: Sequence[Sequence[masking.HeadTensors]]) -> Arrays:
 def factors_along(
     subject: Subject, raw: Arrays, run: int, heads: list[selection.Head], shares: tuple[float, ...]
 ) -> list[masking.HeadTensors]:
-    """What heads were multiplied by at the first shares of a run of a result: masks, or gates."""
+    """The masks, or gates, that scaled the heads at the first shares of a run of a result."""
     masks = masks_along(subject, heads, shares)
     if f"gates {next(iter(masks[0]))}" not in raw:
         return masks

@@ -1,7 +1,7 @@
-"""Does bfloat16 give the answers of float32, and the same order of heads? Not in the paper.
+"""Does bfloat16 give the same answers and order of heads as float32? Not in the paper.
 
-A GPU works several times as fast in bfloat16. What it changes is measured on any processor: one
-without such arithmetic rounds the same, and is slower, so that a part of the text is taken.
+A GPU is several times as fast in bfloat16. Its effect can be measured on any processor: one without
+bfloat16 arithmetic rounds the same way but is slower, so that only a part of the text is used.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from headprune_lib.replication.models.encoders import Batches, answers
 from headprune_lib.replication.store import Arrays, Journal, Measured
 
 PRECISIONS = {"float32": False, "bfloat16": True}
-"""Name -> whether products are taken in bfloat16 (torch's autocast; weights stay in float32)."""
+"""Name -> whether products are computed in bfloat16 (torch's autocast; weights stay in float32)."""
 EXAMPLES = 500
-"""Most test sentences, and most sentences that heads are scored on."""
+"""The largest number of test sentences, and of sentences that heads are scored on."""
 SHARES = (0.0, 0.2, 0.5)
 """Shares of the heads that are masked, the least important in float32 first."""
 
@@ -66,7 +66,7 @@ def precision(context: Context) -> Measured:
 def importance(
     subject: setups.EncoderSubject, journal: Journal, precision: str
 ) -> masking.HeadTensors:
-    """Importance, not normalised, on the first of the sentences that it is measured on."""
+    """Importance, not normalised, on the first ``EXAMPLES`` sentences that heads are scored on."""
 
     def measure() -> Arrays:
         batches = subject.batches(subject.scoring.first(EXAMPLES)).batches
@@ -102,11 +102,11 @@ def _autocast(subject: setups.EncoderSubject, *, enabled: bool) -> torch.autocas
 
 @precision.summary
 def _(raw: Arrays, statistics: Resamples) -> dict[str, Any]:
-    """``rows`` are bfloat16 beside float32 at each share masked; ``first_half`` is the share of the
-    heads that are in the first half of both orders.
+    """Compare bfloat16 with float32 at each share masked (``rows``), and their orders of heads.
 
-    Of a row ``answers`` is the share of examples that both answer alike; ``loss_apart`` the mean of
-    the absolute difference of an example's loss, in nats.
+    In a row, ``answers`` is the share of examples that both answer alike, ``loss_apart`` the mean
+    absolute difference of an example's loss in nats. ``first_half`` is the share of one order's
+    first half that is in the first half of the other.
     """
     losses = [raw[f"loss {precision}"] / MILLINAT for precision in PRECISIONS]
     apart = np.abs(losses[0] - losses[1])

@@ -1,7 +1,7 @@
-"""Recipes of fine-tuning, compared on training examples held out from it: the test set stays unseen.
+"""Recipes of fine-tuning, compared on held-out training examples: the test set stays unseen.
 
-Not in the paper, whose recipe is its own. A part is a recipe, so that one more leaves the others
-alone; weights are scored as trained, without the rounding of stored ones, and are not kept.
+Not in the paper, which has its own recipe. A part is a recipe, so that adding one leaves the others
+alone. Weights are evaluated as trained, without the rounding of stored ones, and are not kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headprune_lib.replication.store import Measured, Outcomes
 
 
 def name_of(candidate: Candidate) -> str:
-    """What the part of a recipe is called.
+    """The name of a recipe's part.
 
     >>> name_of(Candidate(epochs=10, learning_rate=1e-4, batch_size=32))
     '10 epochs 0.0001 batch 32'
@@ -30,10 +30,10 @@ def name_of(candidate: Candidate) -> str:
 
 
 def read_name(name: str) -> Candidate:
-    """The recipe of a part.
+    """The recipe in a part's name.
 
     Raises:
-        ValueError: no name of a recipe.
+        ValueError: not the name of a recipe.
     """
     try:
         epochs, _, rate, _, size = name.split()
@@ -84,7 +84,7 @@ def recipes(context: Context, part: str) -> Measured:
 def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
     """``recipes`` from the shortest to the longest training.
 
-    Of each its score and log-loss (nats), and its score minus that of the shortest one.
+    Each has its score and log-loss (nats), and its ``gain`` in score over the shortest one.
     """
     candidates = sorted(map(read_name, outcomes), key=dataclasses.astuple)
     raws = [outcomes[name_of(candidate)] for candidate in candidates]

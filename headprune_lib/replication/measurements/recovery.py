@@ -47,11 +47,11 @@ from headprune_lib.replication.store.packing import heads_array, heads_in
 
 NO_ORDER = "uncut"
 Asked = tuple[str, float, Way]
-"""An order, the share of the heads that it removed, and a way of training."""
+"""An order, the share of heads removed, and a way of training."""
 
 
 def name_of(order: str, share: float, way: Way) -> str:
-    """What a part is called.
+    """The name of a part.
 
     >>> name_of("random", 0.4, "LoRA")
     'random 40% LoRA'
@@ -66,7 +66,7 @@ def read_part(name: str) -> Asked:
     ('importance rescored', 0.4, 'all weights')
 
     Raises:
-        ValueError: no such name.
+        ValueError: not the name of a part.
     """
     named = parse_part(name, "share")
     if named.share is None or named.share > 1 or named.way not in WAYS or not named.order:
@@ -78,7 +78,7 @@ def read_part(name: str) -> Asked:
 
 
 def _orders(context: Context, order: str) -> list[list[selection.Head]]:
-    """The heads in every run of an order, as ``which_first`` followed it."""
+    """The heads in every run of an order, from the outcomes of ``which_first``."""
     if order == NO_ORDER:
         return [[]]
     followed = context.get(which_first.name, [order]).parts[order].raw["order"]
@@ -93,7 +93,7 @@ def _without(subject: Subject, mask: masking.HeadTensors) -> Arrays:
 
 
 def _trained_without(subject: Subject, mask: masking.HeadTensors, way: Way) -> Arrays:
-    """The same after training again."""
+    """Answers without these heads after training again, and its duration in seconds."""
     model = subject.pruned(mask)
     models = of_encoders if isinstance(subject, setups.EncoderSubject) else of_translators
     started = time.perf_counter()
@@ -111,12 +111,12 @@ def _stored(when: str, answers: Arrays) -> Arrays:
 
 
 def _answers(subject: Subject, model: torch.nn.Module) -> Arrays:
-    """What a score is made of, an entry a test text, and the ``loss`` (n,) in nats.
+    """Outcomes that a score is computed from, one per test text, and the ``loss`` (n,) in nats.
 
-    Of a translator, greedy translations of all test verses and a reference's mean over its pieces.
+    For a translator, counts of greedy translations, and the mean loss of a reference's pieces.
 
     Args:
-        model: what was made of the subject's.
+        model: the subject's model, as it is, pruned, or pruned and trained again.
     """
     if isinstance(subject, setups.EncoderSubject):
         return evaluate(model, subject.batches(subject.test), None)
@@ -132,7 +132,7 @@ def _answers(subject: Subject, model: torch.nn.Module) -> Arrays:
 
 @dataclass(frozen=True)
 class _Runs:
-    """An order's runs at one time: their scores (runs,), the means of scores and losses, chance."""
+    """An order's runs at one stage: scores (runs,), the means of scores and losses, and chance."""
 
     scores: np.ndarray
     score: Drawn
@@ -141,7 +141,7 @@ class _Runs:
 
 
 def _at(raw: Arrays, when: str, statistics: Resamples) -> _Runs:
-    """A part's runs, ``"uncut"``, ``"before"`` or ``"after"`` training again."""
+    """A part's runs: ``"uncut"``, or without heads ``"before"`` or ``"after"`` training again."""
     loss = of_losses(np.atleast_2d(raw[f"loss_{when}"]) / MILLINAT)
     if "labels" in raw:
         score = of_answers(np.atleast_2d(raw[f"correct_{when}"]), raw)
@@ -159,8 +159,8 @@ def _place(part: tuple[Asked, Arrays]) -> tuple[bool, float, str]:
 
 
 def _sizes(raw: Arrays) -> dict[str, Any]:
-    """Without ``removed`` heads, ``left`` of ``parameters``; ``seconds`` a training."""
-    parameters, left = raw["parameters"].mean(0)  # as many heads are gone in every run
+    """Heads ``removed``, ``parameters`` before and ``left`` after, and ``seconds`` per training."""
+    parameters, left = raw["parameters"].mean(0)  # every run removes equally many heads
     return {
         "removed": raw["heads"].shape[1],
         "parameters": round(parameters),
@@ -170,10 +170,10 @@ def _sizes(raw: Arrays) -> dict[str, Any]:
 
 
 def _state(runs: _Runs, whole: _Runs) -> dict[str, Any]:
-    """The mean over an order's runs, with 95% intervals over test examples; ``runs`` one by one.
+    """Means over an order's runs, with 95% intervals over test examples; ``runs`` has each score.
 
-    ``kept`` is the share of the score above chance that the uncut model has before it is trained
-    again; ``loss`` is in nats, of a translator in the mean over a reference's pieces.
+    ``kept`` is the share that is kept of the uncut model's score above chance before it is trained
+    again; ``loss`` is in nats, for a translator the mean over a reference's pieces.
     """
     kept = runs.score.map(
         lambda score, uncut: stats.kept_above_chance(score, uncut, whole.chance), whole.score
@@ -197,7 +197,7 @@ def _lead(asked: Asked, mine: dict[str, _Runs], others: dict[str, _Runs]) -> dic
     }
 
 
-# --- what it is -----------------------------------------------------------------------------------
+# --- the measurement ------------------------------------------------------------------------------
 
 
 def _parts(profile: Profile, half: Half) -> tuple[str, ...]:
@@ -231,7 +231,7 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     own=_own,
 )
 def recovery(context: Context, part: str) -> Measured:
-    """Answers without the heads of every run, before and after training again."""
+    """Answers without the removed heads of every run, before and after training again."""
     order, share, way = read_part(part)
     subject = context.subject(kernel="eager")  # which is faster to train
     cuts = [heads[: n_cut(len(heads), share)] for heads in _orders(context, order)]
@@ -239,7 +239,7 @@ def recovery(context: Context, part: str) -> Measured:
 
     def of_every_run(name: str, measure: Callable[[masking.HeadTensors], Arrays]) -> Arrays:
         keys = [f"{subject.key} {mask_key(mask)} {name}" for mask in masks]
-        # two draws may cut the same heads, and are trained once
+        # two draws may cut the same heads, which are then trained once
         units = {key: partial(measure, mask) for key, mask in zip(keys, masks, strict=True)}
         done = run_units(units, context.journal, part, here=True)
         return {what: np.stack([done[key][what] for key in keys]) for what in done[keys[0]]}
@@ -262,14 +262,14 @@ def recovery(context: Context, part: str) -> Measured:
 
 @recovery.summary
 def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
-    """What a page says; all parts are seen on the same resamples of test examples.
+    """Values of all parts, on the same resamples of test examples.
 
-    Rows by way of training, share and order, whichever part was measured first.
+    Rows are sorted by way of training, share and order, whichever part was measured first.
 
     Returns:
-        ``chance`` (the best score of one and the same answer), ``whole`` (the uncut model's score),
-        ``recovered`` (a row a part) and ``leads`` (an order's score and loss minus the mean of the
-        random orders', before and after training). BLEU as a fraction: 0.25 is what is printed as 25.
+        ``chance`` (the best score of a constant answer), ``whole`` (the uncut model's score),
+        ``recovered`` (a row per part) and ``leads`` (an order's score and loss minus the mean of
+        the random orders', before and after training). BLEU is a fraction: 0.25 is printed as 25.
     """
     parts = {read_part(part): raw for part, raw in outcomes.items()}
     parts = dict(sorted(parts.items(), key=_place))

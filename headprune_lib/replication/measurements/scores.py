@@ -1,11 +1,11 @@
-"""What scores of heads are worth. None of it is in the paper.
+"""The reliability of head scores. None of it is in the paper.
 
-``agreement``: do fine-tunings that differ in their seed alone agree on which heads matter?
-``stability``: are a criterion's scores those of other text and of other trainings, and what do they
-know of heads? A part is a criterion on the first training; what follows `` training `` in its name is
-the seed of another one, which is scored on the task's own text alone.
+``agreement``: do fine-tunings that differ only in their seed agree on which heads matter?
+``stability``: do a criterion's scores agree with those on other text and of other trainings, and do
+they predict the effect of cutting a head? A part is a criterion on the first training; the name may
+end in `` training `` and the seed of another one, which is scored on the task's own text only.
 ``scoring_examples``: how many sentences does a criterion need? A part is a criterion. Draws share no
-sentence, and each larger one of a draw contains the smaller.
+sentence, and a larger sample of the same draw contains the smaller ones.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from headprune_lib.replication.store.packing import heads_array
 
 
 def scored_once(order: str) -> NamedOrder:
-    """What an order's name says.
+    """Read the name of an order whose heads are scored once.
 
     Raises:
-        ValueError: no criterion is called so, or its scores are measured again at each step.
+        ValueError: no criterion has this name, or its scores are measured again at each step.
     """
     named = read_name(order)
     if named.rescored:
@@ -69,7 +69,7 @@ def scored_once(order: str) -> NamedOrder:
 def scores_on(
     subject: setups.EncoderSubject, named: NamedOrder, texts: Texts, journal: Journal
 ) -> masking.HeadTensors:
-    """Every head's score on some texts, which the journal knows by their checksum."""
+    """Every head's score on some texts, kept in the journal under their checksum."""
 
     def measure() -> Arrays:
         eager = setups.EncoderSubject.of(subject.profile, subject.seed, "eager")
@@ -156,9 +156,9 @@ CRITERIA = (
     "magnitude",
     "confidence",
 )
-"""Those whose stability a profile measures without being asked for more."""
+"""The criteria whose stability is measured by default."""
 PLAIN = "importance unnormalised"
-"""What is held fixed: Eq. 2 as it is."""
+"""The scores held fixed in ``given_both``: Eq. 2, not normalised."""
 
 
 def _own_of_criterion(profile: Profile, part: str) -> Own:
@@ -179,7 +179,7 @@ def _own_of_criterion(profile: Profile, part: str) -> Own:
     texts=lambda profile, task: (task, *profile.domains),
 )
 def stability(context: Context, part: str) -> Measured:
-    """Scores (layer, head) on each text; on the first training also what each head's absence does."""
+    """Scores (layer, head) on each text; on the first training also the effect of each cut."""
     order, _, seed = parse_part(part)[:3]
     named, profile = scored_once(order), context.profile
     subject = context.subject(seed)
@@ -203,7 +203,7 @@ def stability(context: Context, part: str) -> Measured:
 
 
 def effect_of(cuts: Arrays) -> np.ndarray:
-    """(layer, head) in nats: what the mean loss grows by without the head."""
+    """The increase of the mean loss without each head, (layer, head) in nats."""
     places = cuts["heads"].T
     effect = np.full(places.max(1) + 1, np.nan)
     effect[tuple(places)] = cuts["loss_change"].mean(-1) / MILLINAT
@@ -212,7 +212,7 @@ def effect_of(cuts: Arrays) -> np.ndarray:
 
 @stability.summary
 def _(outcomes: Outcomes, runs: Runs, statistics: Resamples) -> dict[str, Any]:
-    """By criterion: see :func:`_stability`."""
+    """The values of :func:`_stability`, by criterion."""
     orders = dict.fromkeys(parse_part(name).curve for name in outcomes)
     return {"criteria": {order: _stability(order, outcomes, runs, statistics) for order in orders}}
 
@@ -220,9 +220,9 @@ def _(outcomes: Outcomes, runs: Runs, statistics: Resamples) -> dict[str, Any]:
 def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Resamples) -> dict[str, Any]:
     """Rank correlations of a criterion's scores.
 
-    ``domains``: with those on other text; ``trainings``: of every two trainings, with the mean;
-    ``effect``: with what the loss grows by without the head, ``given_layer`` and ``given_both``:
-    the same with the layer, and with the layer and importance held fixed.
+    ``domains``: with the scores on other text. ``trainings``: between every two trainings, with
+    the mean. ``effect``: with the increase of the loss without the head; ``given_layer`` and
+    ``given_both``: the same with the layer, or the layer and importance, held fixed.
     """
 
     def ranked(x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Resamples
         "given_layer": None,
         "given_both": None,
     }
-    if order not in outcomes:  # on a further training alone
+    if order not in outcomes:  # only a further training was measured
         return summary
     effect, ((_, home_scores), *others) = outcomes[order]["effect"], _scores(outcomes[order])
     summary["domains"] = {name: ranked(home_scores, scores) for name, scores in others}
@@ -263,24 +263,24 @@ def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Resamples
 
 
 def _scores(raw: Arrays) -> list[tuple[str, np.ndarray]]:
-    """The scores on each text, the own one first."""
+    """The name of each text and the scores on it, the task's own first."""
     return [(str(name), raw[f"scores {name}"]) for name in raw["texts"]]
 
 
 # --- fewer sentences --------------------------------------------------------------------------------
 
 SIZES = (16, 64, 256, 1_000)
-"""Sentences; all that there are, twice as many as I_h is measured on elsewhere, come last."""
+"""Numbers of sentences; the whole pool, twice as many as I_h is measured on elsewhere, is last."""
 DRAWS = 3
 
 
 def n_pool(profile: Profile) -> int:
-    """How many training sentences draws are made of: the last ones, apart from ``selection``."""
+    """The number of training sentences to draw from: the last ones, apart from ``selection``."""
     return 2 * profile.n_scoring
 
 
 def sizes_of(n: int) -> tuple[int, ...]:
-    """Of which several draws can be made that share none, and all.
+    """Numbers of sentences of which several disjoint draws can be made, and then all ``n``.
 
     >>> sizes_of(4000), sizes_of(64)
     ((16, 64, 256, 1000, 4000), (16, 64))
@@ -289,7 +289,7 @@ def sizes_of(n: int) -> tuple[int, ...]:
 
 
 def drawn(texts: Texts) -> Iterator[tuple[int, int, Texts]]:
-    """Number of sentences, number of the draw, and the sentences; all of them are one draw."""
+    """Yield the number of sentences, the draw's number and the sentences; all are one draw."""
     *sizes, whole = sizes_of(len(texts))
     places = np.random.default_rng(0).permutation(len(texts)).tolist()
     for size in sizes:
@@ -348,19 +348,19 @@ def scoring_examples(context: Context, part: str) -> Measured:
 
 @scoring_examples.summary
 def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
-    """By criterion, what so many sentences give, the smallest number first."""
+    """Values by criterion and number of sentences, the smallest number first."""
     return {"criteria": {name: _of_sizes(raw, statistics) for name, raw in outcomes.items()}}
 
 
 def _of_sizes(raw: Arrays, statistics: Resamples) -> list[dict[str, Any]]:
-    """What each number of sentences gives.
+    """Values for each number of sentences.
 
     ``with_all`` is the mean rank correlation with the scores on all sentences, ``each`` that of
-    every draw, ``between`` the mean of two draws; ``lost`` and ``loss_lost`` are what the order
-    on all sentences keeps more, and adds less in nats.
+    every draw, ``between`` the mean correlation of two draws. ``lost`` and ``loss_lost`` are how
+    much more the order on all sentences keeps, and how much less loss it adds, in nats.
     """
     sizes = [int(n) for n in np.unique(raw["n"])]
-    # a number of sentences as an order, a draw as a training of it
+    # a number of sentences counts as an order, a draw as its training
     outcomes, runs = {}, {}
     for n, draw in itertools.product(sizes, range(DRAWS)):
         name = further_training(draw, str(n))
@@ -386,7 +386,7 @@ def _of_sizes(raw: Arrays, statistics: Resamples) -> list[dict[str, Any]]:
 
 
 def _run(raw: Arrays, n: int, draw: int) -> Arrays:
-    """A draw as an order on one training; of all sentences there is one, which stands for each."""
+    """A draw as an order on one training; the one draw of all sentences stands for every draw."""
     (rows,) = np.nonzero(raw["n"] == n)
     row = rows[draw % len(rows)]
     return {
@@ -415,7 +415,7 @@ def _ranks(raw: Arrays, n: int, statistics: Resamples) -> dict[str, Any]:
 
 
 def _spearman(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Of the last axes; 0 where one does not vary."""
+    """Spearman's correlation along the last axes; 0 where one does not vary."""
     ranks = (scipy.stats.rankdata(side, axis=-1) for side in (x, y))
     x, y = (side - side.mean(-1, keepdims=True) for side in ranks)
     scale = np.sqrt((x * x).sum(-1) * (y * y).sum(-1))

@@ -1,10 +1,10 @@
 """The score without each head, and with one head alone in a layer (sections 3.2, 3.3, appendix A).
 
-``one_head`` is Table 1 and Figure 1; the paper shows the encoder's own heads of a translator, those
-of the other two kinds are measured too. ``all_but_one`` keeps every head alone in turn and chooses
-the best of a layer on the very test set that it reports (the paper's way in Tables 2 and 3, with
-which no p-value is valid). ``best_heads`` chooses on training sentences, or on the validation
-chapters, as the paper's Tables 5 and 6 do.
+``one_head`` is Table 1 and Figure 1; for a translator the paper shows the encoder's own heads, and
+the other two kinds are measured too. ``all_but_one`` keeps each head alone in turn and chooses the
+best of a layer on the same test set that it reports (as in the paper's Tables 2 and 3, which makes
+every p-value invalid). ``best_heads`` chooses on training sentences, or on the validation chapters,
+as the paper's Tables 5 and 6 do.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ from headprune_lib.replication.store.packing import (
     rows_of,
 )
 
-# --- what cuts do to a score: a record a cut, and an order of heads -------------------------------
+# --- effects of cuts on a score: a record per cut, and an order of heads --------------------------
 
 Columns = dict[str, np.ndarray]
-"""What is said of cuts: name -> an entry a cut."""
+"""Statistics of cuts: name -> one entry per cut."""
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Right and wrong answers under cuts, and the constants of their tests.
+    """Statistics of right and wrong answers under cuts, with the constants of their tests.
 
     Attributes:
         alpha: level of the tests.
         delta: the largest loss that counts as none.
-        power: with which the smallest detectable change would be found.
+        power: the power with which the smallest detectable change would be found.
     """
 
     alpha: float = ALPHA
@@ -84,8 +84,8 @@ class Accuracy:
     def changes(self, raw: Arrays, rows: np.ndarray) -> Columns:
         """Changes of accuracy (cut minus uncut, as fractions).
 
-        ``p`` is McNemar's, ``p_paper`` that of the paper's unpaired test; ``smallest_detectable`` is
-        what McNemar's test would find at the first step of Holm's correction over these cuts.
+        ``p`` is McNemar's, ``p_paper`` that of the paper's unpaired test. McNemar's test would find
+        ``smallest_detectable`` at the first step of Holm's correction over these cuts.
         """
         correct, uncut = raw["correct"][rows], raw["correct_uncut"]
         n = len(uncut)
@@ -111,20 +111,20 @@ class Accuracy:
         )
 
     def costs(self, raw: Arrays) -> np.ndarray:
-        """(cuts,) answers lost, ties broken by log-loss: an answer is worth more than any of it."""
+        """Answers lost, (cuts,), ties broken by log-loss, which never outweighs an answer."""
         lost = raw["correct_uncut"].sum() - raw["correct"].sum(-1).astype(float)
         return lost + 0.5 * np.tanh(raw["loss_change"].mean(-1) / MILLINAT)
 
 
 @dataclass(frozen=True)
 class Bleu:
-    """N-gram counts of translations under cuts, and the constants of their tests.
+    """Statistics of n-gram counts under cuts, with the constants of their tests.
 
     Attributes:
         delta: the largest loss that counts as none, in BLEU points.
-        resamples: of the paired bootstrap, enough that Holm's correction over 96 heads can reject
-            at 0.01.
-        papers_resamples: the draws of the paper's test.
+        resamples: draws of the paired bootstrap, enough that Holm's correction over 96 heads can
+            reject at 0.01.
+        papers_resamples: draws of the paper's test.
     """
 
     alpha: float = ALPHA
@@ -137,10 +137,9 @@ class Bleu:
     loss: ClassVar[str] = "draft_loss_change"
 
     def baseline(self, raw: Arrays) -> dict[str, Any]:
-        """BLEU of the unmasked model with its 95% interval, and its loss a verse on its own output.
+        """BLEU of the unmasked model with its 95% interval, and its own output's loss per verse.
 
-        ``sacrebleu`` is what sacrebleu makes of the same translations, where BLEU is of Moses'
-        tokens.
+        ``sacrebleu`` is sacrebleu's own BLEU of them, where BLEU is of Moses' tokens.
         """
         counts, _ = all_counts(raw)
         drawn = stats.bootstrap_scores(
@@ -155,10 +154,10 @@ class Bleu:
         }
 
     def changes(self, raw: Arrays, rows: np.ndarray) -> Columns:
-        """Changes of BLEU points, by a paired bootstrap; ``p_paper`` is compare-mt's.
+        """Changes of BLEU in points, by a paired bootstrap; ``p_paper`` is compare-mt's.
 
-        ``smallest_detectable`` is what a normal test with the bootstrap's standard error would find
-        at the first step of Holm's correction over these cuts; ``changed`` counts translations.
+        A normal test with the bootstrap's standard error would find ``smallest_detectable`` at the
+        first step of Holm's correction over these cuts. ``changed`` counts changed translations.
         """
         uncut, cuts = all_counts(raw)
         change = stats.paired_bootstrap(corpus_bleu, uncut, cuts[rows], self.resamples, self.seed)
@@ -189,7 +188,7 @@ class Bleu:
         return drawn[:, 1:] - drawn[:, :1]
 
     def costs(self, raw: Arrays) -> np.ndarray:
-        """(cuts,) BLEU lost, ties broken by loss: far below what a changed n-gram does to BLEU."""
+        """BLEU lost, (cuts,), ties broken by the loss, which never outweighs a changed n-gram."""
         uncut, cuts = all_counts(raw)
         lost = corpus_bleu(uncut.sum(0)) - corpus_bleu(cuts.sum(1))
         return lost + 1e-9 * np.tanh(raw["draft_loss_change"].mean(-1) / MILLINAT)
@@ -197,11 +196,11 @@ class Bleu:
 
 Metric = Accuracy | Bleu
 METRICS: dict[Half, Metric] = {"encoder": Accuracy(), "translation": Bleu()}
-"""Half of the paper -> what its cuts are judged by."""
+"""Half of the paper -> the metric that judges its cuts."""
 
 
 def sacrebleus_own(raw: Arrays) -> np.ndarray | None:
-    """(1 + cuts,) BLEU in sacrebleu's own way, uncut first; None where BLEU was taken in no other."""
+    """sacrebleu's own BLEU, (1 + cuts,), uncut first; None where it is the main score anyway."""
     if f"{BESIDE}counts_uncut" not in raw:
         return None
     uncut, cuts = all_counts(raw, BESIDE)
@@ -209,11 +208,11 @@ def sacrebleus_own(raw: Arrays) -> np.ndarray | None:
 
 
 def effect_records(raw: Arrays, metric: Metric) -> list[dict[str, Any]]:
-    """One record a cut, with Holm's correction over all of the same kind as one family.
+    """One record per cut, with Holm's correction over all cuts of a kind as one family.
 
-    ``delta`` with its interval is the change of the score and ``delta_loss`` of the loss in nats:
-    of the right answer, or of the unmasked model's translation. What else is said of the score is
-    in the metric's ``changes``.
+    ``delta`` with its interval is the change of the score, ``delta_loss`` that of the loss in nats:
+    of the right answer, or of the unmasked model's translation. The metric's ``changes`` describes
+    the other statistics of the score.
     """
     heads = heads_in(raw["heads"])
     kinds = [kind for kind, *_ in heads]
@@ -237,9 +236,9 @@ def effect_records(raw: Arrays, metric: Metric) -> list[dict[str, Any]]:
 
 
 def counts(records: list[dict[str, Any]], metric: Metric) -> dict[str, Any]:
-    """How many cuts lose or gain significantly, and how many are removable.
+    """The numbers of cuts that lose or gain significantly, and of removable ones.
 
-    Of a translator, kind -> the same, and ``all``.
+    For a translator, kind -> these numbers, and ``all``.
     """
     kinds = dict.fromkeys(record["kind"] for record in records)
     if isinstance(metric, Bleu):
@@ -251,7 +250,7 @@ def counts(records: list[dict[str, Any]], metric: Metric) -> dict[str, Any]:
         }
     return {
         **_counts(records, metric.alpha),
-        # a loss that grows is lost
+        # a growing loss counts as lost
         "loss_losses": _significant(records, "delta_loss_p_holm", "delta_loss", 1, metric.alpha),
         "loss_gains": _significant(records, "delta_loss_p_holm", "delta_loss", -1, metric.alpha),
     }
@@ -274,7 +273,7 @@ def _significant(records: list[dict], p: str, effect: str, sign: int, alpha: flo
 
 
 def one_by_one_scores(raw: Arrays) -> masking.HeadTensors:
-    """What cutting a head alone costs; NaN for a head that was not cut (section 4.2)."""
+    """The cost of cutting each head alone; NaN for a head that was not cut (section 4.2)."""
     costs = METRICS["encoder" if "correct" in raw else "translation"].costs(raw)
     heads, scores = heads_in(raw["heads"]), {}
     for kind in sorted({kind for kind, *_ in heads}, key=("self", *KINDS).index):
@@ -294,10 +293,10 @@ def one_by_one_scores(raw: Arrays) -> masking.HeadTensors:
 
 @dataclass(frozen=True)
 class Draws:
-    """Resamples of the examples, and imagined repetitions for the power.
+    """Resamples of the examples, and simulated repetitions (``worlds``) for the power.
 
-    ``changing`` is the share of cuts that truly cost something in these; ``least`` and
-    ``least_low`` are what claim C1 asks of the share and of the lower end of its interval.
+    ``changing`` is the share of cuts that truly have a cost in these; ``least`` and ``least_low``
+    are claim C1's bounds on the share and on the lower end of its interval.
     """
 
     resamples: int = 2_000
@@ -316,7 +315,7 @@ def removable_record(
     delta: float,
     draws: Draws,
 ) -> dict[str, Any]:
-    """How many cuts of a sweep are needed, and what is known of the share that is removable.
+    """The number of needed cuts in a sweep, and the interval and power of the removable share.
 
     ``detectable`` is the distance from delta that the median cut's interval shows with
     probability 0.8, in the units of the change.
@@ -367,8 +366,9 @@ def one_head(context: Context, part: str) -> Measured:
 
 @one_head.summary
 def _(half: Half, raw: Arrays, statistics: Constants) -> dict[str, Any]:
-    """``counts`` and ``removable`` are of all heads, for a translator by kind; ``truncated`` counts
-    long sentences.
+    """Effects of all heads; ``counts`` and ``removable`` are by kind for a translator.
+
+    ``truncated`` counts long sentences.
     """
     metric, draws = statistics.tests, statistics.draws
     records = effect_records(raw, metric)
@@ -378,7 +378,7 @@ def _(half: Half, raw: Arrays, statistics: Constants) -> dict[str, Any]:
         of_kind = [record for record in records if record["kind"] == kind]
         change = np.array([record["delta"] for record in of_kind])
         low, high = np.array([record["interval"] for record in of_kind]).T
-        # records are grouped by kind, outcomes as the model has its layers
+        # records are grouped by kind, outcomes in the order of the model's layers
         heads = heads_array((kind, record["layer"], record["head"]) for record in of_kind)
         rows = rows_of(heads, raw["heads"])
         removable[kind] = removable_record(change, low, high, drawn[:, rows], metric.delta, draws)
@@ -412,7 +412,7 @@ def all_but_one(context: Context) -> Measured:
 
 @all_but_one.summary
 def _(half: Half, raw: Arrays, statistics: Metric) -> dict[str, Any]:
-    """``layers`` has the best head of each, ``heads`` every head of an encoder."""
+    """``layers`` has the best head of each layer, ``heads`` every head of an encoder."""
     summary = {
         "baseline": statistics.baseline(raw),
         "layers": effect_records(of_cuts(raw, best_of_layers(raw)), statistics),
@@ -426,7 +426,7 @@ def _(half: Half, raw: Arrays, statistics: Metric) -> dict[str, Any]:
 
 
 def best_of_layers(raw: Arrays) -> np.ndarray:
-    """For each layer (of each kind) the row of its best single head: highest score, lowest loss."""
+    """For each layer (of each kind) the row of its best head: highest score, then lowest loss."""
     layers = raw["heads"][:, :-1]
     if "correct" in raw:
         order = np.lexsort((raw["loss_change"].sum(-1), -raw["correct"].sum(-1)))
@@ -443,7 +443,7 @@ def best_of_layers(raw: Arrays) -> np.ndarray:
 
 
 def of_cuts(raw: Arrays, rows: np.ndarray) -> Arrays:
-    """The outcomes of some cuts alone."""
+    """The outcomes of some cuts only."""
     return {
         name: values[rows] if name in ("heads", "correct") or name.endswith("_change") else values
         for name, values in raw.items()
@@ -451,11 +451,11 @@ def of_cuts(raw: Arrays, rows: np.ndarray) -> Arrays:
 
 
 _CHOSEN_ON: dict[Half, str] = {"encoder": "train", "translation": "valid"}
-"""The split that begins the names of outcomes that the best heads were chosen by."""
+"""The split that prefixes the names of the outcomes by which the best heads were chosen."""
 
 
 def _own_of_best(profile: Profile, half: Half, part: str) -> Own:
-    # all heads are kept alone on the test set, too, so that the best ones' outcomes are there
+    # each head is kept alone on the test set too, so that the best ones' outcomes are there
     built_on = half == "encoder" and part == OUTCOMES and profile.orders == "every"
     return replace(of_training(part), needs=(all_but_one,) if built_on else ())
 
@@ -472,10 +472,10 @@ def _own_of_best(profile: Profile, half: Half, part: str) -> Own:
     own=_own_of_best,
 )
 def best_heads(context: Context, part: str) -> Measured:
-    """Outcomes with each layer's best head alone, and those of all heads that it was chosen by.
+    """Outcomes with each layer's best head alone, and those of all heads that it was chosen from.
 
-    No page wants further trainings, for each takes an hour: ``"training 2"`` is measured when asked
-    for by name.
+    Further trainings, which take an hour each, are measured only when requested by name:
+    ``"training 2"``.
     """
     seed, task, journal = seed_of(part), context.task, context.journal
     subject, split = context.subject(seed), _CHOSEN_ON[context.half]
@@ -497,7 +497,7 @@ def best_heads(context: Context, part: str) -> Measured:
 
 @best_heads.summary
 def _(half: Half, raw: Arrays, statistics: Metric) -> dict[str, Any]:
-    """As of ``all_but_one``."""
+    """As for ``all_but_one``, with the number of texts of the choice."""
     choice = raw["train_correct"].T if half == "encoder" else raw["valid_reference_lengths"]
     return {
         "baseline": statistics.baseline(raw),

@@ -37,7 +37,7 @@ _VARIANTS = ("unpruned", "pruned")
 
 
 def _of_device(profile: Profile) -> dict[str, Any]:
-    """Times are of a device; and of fewer sentences where there are fewer."""
+    """The parameters: times depend on the device, and on the sentences if there are fewer."""
     parameters = {"n_scoring": profile.n_scoring, **vars(profile.speed)}
     if profile.n_examples is not None and profile.n_examples < profile.speed.n_sentences:
         parameters["n_examples"] = profile.n_examples
@@ -48,7 +48,7 @@ def _of_device(profile: Profile) -> dict[str, Any]:
 
 @measurement("speed", version=1, parameters=_of_device)
 def speed(context: Context) -> Measured:
-    """Seconds of passes with all heads and without half of them, and the sizes of both models."""
+    """Seconds per pass with all heads and without half of them, and the sizes of both models."""
     profile, journal, raw = context.profile, context.journal, {}
     subject = context.subject()
     for name, pair in timed_pairs(
@@ -78,7 +78,7 @@ def timed_pairs(
     """The fine-tuned model and one of a published shape, each ``unpruned`` and ``pruned``.
 
     Args:
-        order: in which heads are removed from the fine-tuned model; the other's order is arbitrary.
+        order: the order of removal in the fine-tuned model; the other model's is arbitrary.
     """
     timed = subject.profile.speed
     shape = shaped(timed.shape)
@@ -126,7 +126,7 @@ def _texts(subject: setups.EncoderSubject) -> Padded:
 
 
 def _random_ids(profile: Profile, model: torch.nn.Module) -> Padded:
-    """Sentences of random words, all of the one length, without padding."""
+    """Sentences of random tokens, all of one length, without padding."""
     generator = torch.Generator().manual_seed(0)
     shape = profile.speed.shape_sentences, profile.speed.shape_length
     ids = torch.randint(4, model.config.vocab_size, shape, generator=generator)
@@ -146,7 +146,7 @@ def _timed(
     The two models take turns within a repetition, so that a slower moment hits both.
 
     Raises:
-        ValueError: they are to be timed on a GPU, and this process, which alone times, has none.
+        ValueError: a GPU is to be timed, and this process, the only one that times, has none.
     """
     if profile.lacks_gpu:
         raise ValueError(
@@ -190,7 +190,7 @@ def _timed(
 def _of_a_machine(
     pair: dict[str, torch.nn.Module], batches: Padded, profile: Profile, journal: Journal, name: str
 ) -> Arrays:
-    """What :func:`_timed` gives, and the sizes of files and memory."""
+    """The times of :func:`_timed`, and the sizes of files and memory."""
     timed = _timed(pair, batches, profile, journal, name)
     key = f"{name} sizes"
     title = f"size and memory, {name}"
@@ -213,7 +213,7 @@ def _sizes(pair: dict[str, torch.nn.Module], batches: Padded) -> Arrays:
 
 
 def attention_parameters(model: torch.nn.Module) -> int:
-    """How many of the parameters are in the query, key, value and output projections."""
+    """The number of parameters in the query, key, value and output projections."""
     return sum(
         utils.n_parameters(block.part(model, part))
         for block in discovery.find_heads(model)
@@ -240,7 +240,7 @@ print(peak() - before)
 
 
 def _peak_memory(folder: Path, batch_size: int, length: int) -> int:
-    """Bytes a fresh process needs at most, beyond the libraries, to load the model and run a batch."""
+    """Bytes that a fresh process needs beyond the libraries to load the model and run a batch."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     done = subprocess.run(
         [sys.executable, "-c", _PEAK, str(folder), str(batch_size), str(length)],
@@ -254,15 +254,15 @@ def _peak_memory(folder: Path, batch_size: int, length: int) -> int:
 
 @speed.summary
 def _(raw: Arrays) -> dict[str, Any]:
-    """Of the fine-tuned model, and of one of a published shape with random weights.
+    """Values of the fine-tuned model, and of one of a published shape with random weights.
 
-    The interval of a ratio is that of paired repetitions.
+    The interval of a ratio is over paired repetitions.
     """
     return {name: _summary(raw, name) for name in ("finetuned", "shape")}
 
 
 def _summary(raw: Arrays, name: str) -> dict[str, Any]:
-    """Unpruned and pruned in this order: speed by batch size, and sizes."""
+    """Speed by batch size, and sizes, of the unpruned and the pruned model in this order."""
     seconds, n = raw[f"{name}/seconds"], int(raw[f"{name}/n_sentences"])
     rows = []
     for size, runs in zip(raw["batch_sizes"], seconds, strict=True):

@@ -1,7 +1,7 @@
 """How well translation models translate, and whether greedy search ranks cuts as beam 5 does.
 
-No table of the paper: its models were trained by others and measured there, and it searches with a
-beam of 5 throughout, where every other artifact here translates greedily.
+Not a table of the paper: its models were trained and evaluated by others, and it uses a beam of 5
+throughout, while every other artifact here translates greedily.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OVERLAP = 10
 
 
 def shared_ngrams(train: Texts, test: Texts, n: int = _OVERLAP) -> np.ndarray:
-    """Which test pairs share ``n`` successive words with training, on either side: (pairs,)."""
+    """Which test pairs share ``n`` successive words with training, on either side, (pairs,)."""
 
     def ngrams(text: str) -> set[tuple[str, ...]]:
         words = normalise(text).split()
@@ -113,7 +113,7 @@ _HEADS, _VERSES = 6, 300  # heads of each kind, and test verses
 
 
 def costly_heads(raw: Arrays) -> list[selection.Head]:
-    """Of each kind the heads without which the uncut model's translation is least likely."""
+    """For each kind, the heads without which the uncut model's translation is least likely."""
     order = np.argsort(-raw["draft_loss_change"].sum(-1), kind="stable")
     heads = [heads_in(raw["heads"])[row] for row in order]
     return [head for kind in KINDS for head in [h for h in heads if h[0] == kind][:_HEADS]]
@@ -132,11 +132,11 @@ def costly_heads(raw: Arrays) -> list[selection.Head]:
     own=lambda: Own(needs=(one_head, best_heads)),
 )
 def search(context: Context) -> Measured:
-    """Cuts that do something, each with greedy search and with beam 5.
+    """Outcomes of cuts that have an effect, with greedy search and with beam 5.
 
-    Most single heads change BLEU by less than 300 verses can tell, in either search, so that a
-    sample of all heads would rank noise. Compared are of each kind the heads without which the loss
-    rises most, and each layer reduced to its best head.
+    Most single heads change BLEU by less than 300 verses can detect, in either search, so that a
+    sample of all heads would rank noise. The cuts are, for each kind, the heads without which the
+    loss rises most, and each layer reduced to its best head.
     """
     subject = context.subject()
     verses = first_verses(context.get("one_head").raw, context.profile.n_verses)
@@ -175,7 +175,7 @@ def search(context: Context) -> Measured:
 
 @search.summary
 def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
-    """By way of search: BLEU uncut, and how its changes rank cuts beside the other's."""
+    """Uncut BLEU by way of search, and how alike the two rank cuts by their change of BLEU."""
     counts = of_translations(
         raw["counts"], raw["reference_lengths"]
     ).counts  # (1 + M, beams, n, 10)

@@ -1,8 +1,8 @@
-"""Which heads first? Orders of removal by every criterion, beside each other. Not in the paper.
+"""Which heads first? Orders of removal by every criterion, compared. Not in the paper.
 
-A part is an order on one training. Where its name says ``tuned``, the order is followed with gates
-of the heads that are left, fitted at each step. Masks that cut the same heads are evaluated once,
-whichever order cut them.
+A part is an order on one training. Where its name says ``tuned``, the heads that are left have
+gates, fitted at each step. Masks that cut the same heads are evaluated once, whichever order cut
+them.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.packing import KINDS, heads_array, heads_in
 
 N_EXAMPLES, N_VERSES = 1_000, 256
-"""Of the test text, at most: many orders are followed, each on several trainings."""
+"""The most test texts used: many orders are followed, each on several trainings."""
 SHARES = (*(i / 20 for i in range(11)), 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Of the heads, removed at each step: finely as far as orders are compared."""
+"""Shares of heads removed at each step: in fine steps as far as orders are compared."""
 COMPARED = tuple(share for share in SHARES if share <= ORDERS_UP_TO)
-"""Those over which orders are compared, and as far as the control is followed."""
+"""The shares over which orders are compared; the control is followed no further."""
 STEPS = 20
-"""In which an order that is scored again removes heads."""
+"""The number of steps of an order that is scored again."""
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Weights of importance, of which one is chosen on training text."""
+"""Weights of importance, one of which is chosen on training text."""
 CONTROL_DRAWS = 20
 COMBINED = "importance-entropy chosen"
-"""The weight of importance is chosen on training text."""
+"""Importance and entropy combined, with the weight of importance chosen on training text."""
 CONTROL = "importance-entropy shuffled"
-"""The same with entropies that change places within their layer."""
+"""The same with entropies shuffled within their layer."""
 CONTRASTS = {
     "combined against importance": (COMBINED, "importance"),
     "combined against its control": (COMBINED, CONTROL),
@@ -77,7 +77,7 @@ CONTRASTS = {
     "scored again against once": ("importance rescored", "importance"),
     "not normalised against normalised": ("importance unnormalised", "importance"),
 }
-"""Name -> the two orders; the second is the condition of the first, the others stand alone."""
+"""Name -> its two orders. The second contrast is a condition of the first, others stand alone."""
 
 
 def tested(subject: Subject) -> Texts:
@@ -90,23 +90,23 @@ def tested(subject: Subject) -> Texts:
 # --- the orders -----------------------------------------------------------------------------------
 
 _DRAWN = (RANDOM, COMBINED, CONTROL)
-"""Orders that are no criterion's alone."""
+"""Orders that do not follow a single criterion."""
 Chosen: TypeAlias = "tuple[list[selection.Head], str]"
-"""An order, and what was chosen or drawn for it."""
+"""The heads in order, and a note of what was chosen or drawn for it."""
 
 
 def _runs_of(
     context: Context, order: str, subject: Subject, scores: masking.HeadTensors
 ) -> Iterator[Chosen]:
-    """Every run of an order on a training: several where it is drawn.
+    """Every run of an order on a training: several if it is drawn.
 
     Args:
-        scores: those that it follows, as :func:`_scores_of` gives them.
+        scores: the scores that the order follows, from :func:`_scores_of`.
 
     Raises:
         ValueError: the order is neither ``"random"``, ``COMBINED``, ``CONTROL`` nor a criterion's.
     """
-    finely = dataclasses.replace(context.profile, steps=STEPS)  # what is scored again
+    finely = dataclasses.replace(context.profile, steps=STEPS)  # of orders scored again
     context = dataclasses.replace(context, profile=finely)
     if order == RANDOM:
         heads = selection.rank_heads(subject.importance(context.journal))
@@ -125,7 +125,7 @@ def _runs_of(
 
 
 def _scores_of(context: Context, order: str, subject: Subject) -> masking.HeadTensors:
-    """The scores that an order follows; none where it is drawn, or scored again at each step."""
+    """The scores that an order follows; none unless they are a criterion's, measured once."""
     if order in _DRAWN or (named := read_name(order)).rescored:
         return {}
 
@@ -136,16 +136,16 @@ def _scores_of(context: Context, order: str, subject: Subject) -> masking.HeadTe
     scores = context.settled(["scores *"], measured, costly=is_costly(named))
     return {
         kind: torch.from_numpy(scores[f"scores {kind}"])
-        for kind in ("self", *KINDS)  # equal ranks of two kinds go by their order
+        for kind in ("self", *KINDS)  # equal scores are ranked in the order of kinds
         if f"scores {kind}" in scores
     }
 
 
 def loss_area(shares: tuple[float, ...], loss: np.ndarray) -> np.ndarray:
-    """What each text's loss grows by, mean over 0 to 50% removed, in thousandths of a nat.
+    """Each text's added loss, mean over 0 to 50% removed, in millinats to five binary digits.
 
     Args:
-        loss: (steps, n) in nats, the unpruned model's first. To five binary digits.
+        loss: (steps, n) in nats, the unpruned model's first.
     """
     inside = np.array(shares) <= ORDERS_UP_TO + 1e-9
     added = stats.area_under_curve(np.array(shares)[inside], (loss[inside] - loss[0]).T)
@@ -155,14 +155,14 @@ def loss_area(shares: tuple[float, ...], loss: np.ndarray) -> np.ndarray:
 def combined_order(
     alpha: float, important: masking.HeadTensors, wide: masking.HeadTensors, draw: int | None = None
 ) -> list[selection.Head]:
-    """By importance and entropy; with a draw, entropies change places within their layers."""
+    """The order by importance and entropy; with a draw, entropies are shuffled within layers."""
     if draw is not None:
         wide = {kind: shuffled_within(values, draw) for kind, values in wide.items()}
     return selection.rank_heads(criteria.attention.combined(alpha, important, wide))
 
 
 def alpha_in(said: str) -> float:
-    """The weight in what is said of a combined order.
+    """The weight in the note of a combined order.
 
     >>> alpha_in("alpha=0.25")
     0.25
@@ -171,14 +171,14 @@ def alpha_in(said: str) -> float:
 
 
 def shuffled_within(values: torch.Tensor, draw: int) -> torch.Tensor:
-    """(layer, head) with the heads of each layer in another order."""
+    """Values (layer, head), shuffled within each layer."""
     generator = torch.Generator().manual_seed(draw)
     places = [torch.randperm(values.shape[1], generator=generator) for _ in values]
     return torch.stack([row[order] for row, order in zip(values, places, strict=True)])
 
 
 def _chosen(context: Context, subject: Subject) -> Chosen:
-    """The weight whose order adds least loss over 0 to 50% removed, on training text."""
+    """The combined order whose weight adds least loss over 0 to 50% removed, on training text."""
     both, added = _both_scores(context, subject), {}
     translator = isinstance(subject, setups.TranslationSubject)
     texts = subject.pairs("train") if translator else subject.selection
@@ -198,23 +198,23 @@ def _both_scores(
     return important, subject.scores(context.journal, read_name("entropy"))
 
 
-# --- what they say beside each other: areas, and the contrasts that were fixed before -------------
+# --- comparing orders: areas, and the contrasts that were fixed beforehand ------------------------
 
 
 @dataclass(frozen=True)
 class Statistics(Resamples):
-    """Resamples of trainings and texts; orders are compared up to a share of the heads."""
+    """Resamples of trainings and texts, and the share of heads up to which orders are compared."""
 
     up_to: float = ORDERS_UP_TO
 
 
 @dataclass(frozen=True)
 class Followed:
-    """What an order did on its trainings, run after run.
+    """The outcomes of an order on its trainings, run by run.
 
     Attributes:
-        scored: (runs, steps, texts, k).
-        shares: (steps,) of the heads, removed.
+        scored: outcomes of the texts, (runs, steps, texts, k).
+        shares: shares of heads removed, (steps,).
         of_runs: (runs, ...) each: the ``seed`` of a run's training, ``said``, what was chosen or
             drawn for it, ``log_loss`` (steps,) in nats, and ``loss_area`` (texts,) in thousandths.
     """
@@ -225,11 +225,11 @@ class Followed:
 
     @property
     def trainings(self) -> list[int]:
-        """Seeds, ascending."""
+        """The seeds of the trainings, ascending."""
         return [int(seed) for seed in np.unique(self.of_runs["seed"])]
 
     def on(self, trainings: Sequence[int]) -> Followed:
-        """The same order on these trainings alone."""
+        """The same order on these trainings only."""
         rows = np.isin(self.of_runs["seed"], trainings)
         return dataclasses.replace(
             self,
@@ -238,7 +238,7 @@ class Followed:
         )
 
     def by_training(self, values: np.ndarray) -> np.ndarray:
-        """(runs, ...) as the mean over each training's runs: (trainings, ...)."""
+        """The mean over each training's runs: (runs, ...) to (trainings, ...)."""
         return np.stack([values[self.of_runs["seed"] == seed].mean(0) for seed in self.trainings])
 
     def kept(self, curve: np.ndarray) -> np.ndarray:
@@ -250,8 +250,8 @@ class Followed:
 class _Areas:
     """An order's areas up to a share of the heads, on resampled trainings and texts.
 
-    ``kept`` is the mean share kept along the curve; ``added`` what the loss of a text grows by, in
-    nats; ``uncut`` the smallest score of the uncut model in all resamples.
+    ``kept`` is the mean share kept along the curve, ``added`` the mean increase of a text's loss in
+    nats, ``uncut`` the smallest score of the uncut model in all resamples.
     """
 
     kept: Drawn
@@ -260,15 +260,14 @@ class _Areas:
 
 
 def values_of(outcomes: Outcomes, runs: Runs, statistics: Statistics) -> dict[str, Any]:
-    """What a page says; orders are compared on the same resamples of trainings and texts.
+    """Values of all orders, compared on the same resamples of trainings and texts.
 
-    Orders are shown on the trainings that all of them have, so that they can stand beside each
-    other; each on its own where no training has all. A contrast is taken over all trainings that
-    its two orders have.
+    Orders are shown on the trainings that all of them have, so that they can be compared; if there
+    are none, each is shown on its own. A contrast is over all trainings that its two orders share.
 
     Returns:
         ``shares``, ``chance``, ``least_above_chance`` (the smallest score above chance of the uncut
-        model in all resamples: where it is not above 0, what is kept of it says nothing),
+        model in all resamples: unless it is above 0, shares kept of it are meaningless),
         ``orders`` (see :func:`_order`) and ``contrasts`` (see :func:`contrast`).
     """
     followed = follow(outcomes, runs)
@@ -307,7 +306,7 @@ def _on_shared_trainings(followed: dict[str, Followed]) -> dict[str, Followed]:
 
 
 def follow(outcomes: Outcomes, runs: Runs) -> dict[str, Followed]:
-    """Order -> what it did on all trainings whose parts are there."""
+    """Order -> its outcomes on all trainings whose parts are there."""
     parts: dict[str, list[str]] = {}
     for name in outcomes:
         parts.setdefault(parse_part(name).curve, []).append(name)
@@ -327,8 +326,8 @@ def follow(outcomes: Outcomes, runs: Runs) -> dict[str, Followed]:
 def _order(followed: Followed, areas: _Areas, said: np.ndarray) -> dict[str, Any]:
     """Mean curves over ``trainings``, and the two areas, of the share kept and of the added loss.
 
-    A translation's loss is the mean over its pieces. ``said`` is of every training that the order
-    was followed on.
+    A translator's loss is the mean over a reference's pieces. ``said`` is of every training that
+    the order was followed on.
     """
     curve = followed.by_training(followed.scored.scores).mean(0)
     return {
@@ -345,7 +344,7 @@ def _order(followed: Followed, areas: _Areas, said: np.ndarray) -> dict[str, Any
 def contrast(
     first: Followed, second: Followed, trainings: list[int], statistics: Statistics
 ) -> dict[str, Any]:
-    """What the first order keeps more and adds less than the second, on trainings that both have.
+    """How much more the first order keeps, and less loss it adds, on trainings that both have.
 
     Returns:
         the first order's ``area`` minus the second's, and the second's added ``loss`` minus the
@@ -387,8 +386,9 @@ def _areas(followed: Followed, statistics: Statistics) -> _Areas:
 def _resampled(
     followed: Followed, counts: np.ndarray, statistics: Statistics
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
-    """Chunks of resamples: their rows, (chunk, trainings, steps) scores, (chunk, trainings) added
-    loss, and (chunk, trainings) which trainings were drawn: the same for every order.
+    """Yield chunks of resamples, the same for every order: their rows and three arrays.
+
+    Scores (chunk, trainings, steps), added loss and drawn trainings, both (chunk, trainings).
     """
     runs, steps, n, k = counts.shape
     flat = np.moveaxis(counts, 2, 0).reshape(n, -1).astype(np.float32)
@@ -407,7 +407,7 @@ def _resampled(
         )
 
 
-# --- what it is -----------------------------------------------------------------------------------
+# --- the measurement ------------------------------------------------------------------------------
 
 
 def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
@@ -468,7 +468,7 @@ def which_first(context: Context, part: str) -> Measured:
         }
 
     rescored = named.order not in _DRAWN and read_name(named.order).rescored
-    # of what is scored again nothing is said, which a verification need not take as it is stored
+    # nothing is said of an order scored again, so a verification need not take that from the store
     settled = context.settled(
         ["order"] if rescored else ["said", "order"], followed, costly=rescored
     )
