@@ -35,7 +35,7 @@ SETTLED = """new Promise(done => Promise.resolve(window.MathJax?.startup?.promis
 
 
 def settled(script: str) -> str:
-    """The value of an expression once the page has come to rest."""
+    """A script for the value of an expression once the page has come to rest."""
     return f"new Promise(done => setTimeout(() => done(String({script})), 400))"
 
 
@@ -47,9 +47,9 @@ def contents() -> list[str]:
 
 @dataclass
 class Visit:
-    """What became of a page: its markup once its scripts have run, and all that went wrong.
+    """The outcome of opening a page: its markup once its scripts have run, and all that went wrong.
 
-    ``loaded`` holds the paths of all that it asked for.
+    ``loaded`` has the paths of everything that it loaded.
     """
 
     markup: str = ""
@@ -67,7 +67,7 @@ class Browser:
         # Chromium reads commands from descriptor 3 and answers on 4, each message ended by NUL.
         commands, self.write_to = os.pipe()
         self.read_from, answers = os.pipe()
-        # Out of the way of 3 and 4, whatever numbers these have.
+        # Moved out of the way of descriptors 3 and 4.
         moved = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (commands, answers)]
         connect = 'exec "$0" "$@" 3<&{} 4>&{}'.format(*moved)
         command = [CHROMIUM, *FLAGS, f"--user-data-dir={self.profile}", "about:blank"]
@@ -94,7 +94,7 @@ class Browser:
         os.close(self.read_from)
 
     def receive(self) -> dict:
-        """The next message of Chromium."""
+        """The next message from Chromium."""
         while b"\0" not in self.buffer:
             chunk = os.read(self.read_from, 1 << 16)
             if not chunk:
@@ -104,7 +104,7 @@ class Browser:
         return json.loads(message)
 
     def call(self, method: str, **params: object) -> dict:
-        """The answer to a command; events that arrive before it are kept."""
+        """Send a command and return its answer; events that arrive before it are kept."""
         self.n_sent += 1
         command = {"id": self.n_sent, "method": method, "params": params}
         if self.session:
@@ -117,11 +117,11 @@ class Browser:
         return message["result"]
 
     def visit(self, address: str, width: int = 1200, script: str = SETTLED) -> Visit:
-        """Open a page, wait until it has settled, and tell what went wrong.
+        """Open a page, wait until it has settled, and report what went wrong.
 
         Args:
             address: the page.
-            width: of the window, in pixels.
+            width: width of the window, in pixels.
             script: what to evaluate then; its value becomes the visit's ``markup``.
         """
         self.events.clear()
@@ -153,7 +153,7 @@ class Browser:
 
     @contextmanager
     def in_mode(self, mode: str) -> Iterator[None]:
-        """What is opened in the block is shown ``light`` or ``dark``."""
+        """Show pages that are opened in the block as ``light`` or ``dark``."""
 
         def prefer(scheme: str) -> None:
             features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -167,7 +167,7 @@ class Browser:
 
 
 def problem(event: dict) -> str | None:
-    """What an event of the browser says went wrong on the page, if anything did."""
+    """The problem on the page that an event of the browser reports, or None."""
     match event:
         case {"method": "Runtime.exceptionThrown", "params": {"exceptionDetails": details}}:
             return "exception: " + details.get("exception", {}).get("description", details["text"])
@@ -184,7 +184,7 @@ def problem(event: dict) -> str | None:
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves without a log."""
+    """A handler that serves without a log."""
 
     def log_message(self, *arguments) -> None:
         pass

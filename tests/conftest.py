@@ -1,4 +1,4 @@
-"""What every test shares."""
+"""Settings and fixtures that all tests share."""
 
 import os
 import random
@@ -7,11 +7,11 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-# Before torch is imported: tiny models gain nothing from threads, and where another worker or
+# Set before torch is imported: tiny models gain nothing from threads, and if another worker or
 # program is busy too, threads that wait for one another cost ten times as much.
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # kernels and subprocesses inherit it
-# What a cache in somebody's home folder happens to hold must change nothing: all workers of a run
-# share an empty one, which the process that starts them makes and removes.
+# A cache in somebody's home folder must not change anything: all workers of a run share an empty
+# one, which the process that starts them makes and removes.
 for _name in [name for name in os.environ if name.startswith("HEADPRUNE_")]:
     if _name != "HEADPRUNE_TEST_HOME":
         del os.environ[_name]
@@ -34,10 +34,10 @@ LONGEST = {"test_pages.py", "test_notebooks.py"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Handed out first: nobody then waits for the site, which one of them builds, nor for the last.
+    # Handed out first, so that no worker waits for the site, built by one of them, or for the last.
     items.sort(key=lambda item: item.path.name not in LONGEST)
     for item in items:
-        # whoever asks for trained models waits for them, and then measures
+        # tests with trained models wait for their training, and then measure
         if "trained" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
         if item.path.suffix == ".ipynb":
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory) -> Path:
-    """A cache with the models of profile ``smoke``, trained once a run: to be copied, not used."""
+    """A cache with the models of profile ``smoke``, trained once per run; copied, not used."""
     return made_once(tmp_path_factory, "trained", train_smoke)
 
 
@@ -82,13 +82,13 @@ def smoke(trained, tmp_path_factory):
 
 @pytest.fixture
 def drawn_seed(request: pytest.FixtureRequest) -> int:
-    """A seed for what a test draws at random: its own in each test, the same in each run."""
+    """A seed for a test's random draws: its own in each test, the same in each run."""
     return random.Random(request.node.nodeid).randrange(10**6)
 
 
 @pytest.fixture
 def forget_taught():
-    """What a test teaches with ``register_attention`` is forgotten after it."""
+    """Forget after a test what it taught with ``register_attention``."""
     registered = set(REGISTERED)
     with mock.patch.dict(ATTENTION_SPECS):
         yield

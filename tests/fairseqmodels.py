@@ -1,4 +1,4 @@
-"""How fairseq is run, and the small models it trains."""
+"""Running fairseq, and the small models that it trains."""
 
 import importlib
 import multiprocessing
@@ -35,7 +35,7 @@ SHAPES = {
 
 
 def run(module: str, *arguments: object) -> None:
-    """A command of fairseq's, in a process that is forked: fairseq takes seconds to import."""
+    """Run a command of fairseq in a forked process, since fairseq takes seconds to import."""
     main = importlib.import_module(module).cli_main
     with tempfile.NamedTemporaryFile() as said:
         told = (main, [module, *map(str, arguments)], said.name)

@@ -1,4 +1,4 @@
-"""Derivatives in the gates by real gates: a plain computation beside the library's."""
+"""Derivatives of the loss by real gates: a plain computation to check the library's against."""
 
 import torch
 from tiny import logits_of, parts_of
@@ -6,13 +6,13 @@ from tiny import logits_of, parts_of
 from headprune_lib.discovery import find_heads
 from headprune_lib.masking import head_mask
 
-# Two float64 sums in another order differ by some 1e-13 of their terms, which processors add in
-# orders of their own; what is wrong with a score is larger than a thousandth.
+# Float64 sums taken in different orders, which depend on the processor, differ by some 1e-13 of
+# their terms; a wrong score is off by more than a thousandth.
 ROUNDING = {"rtol": 1e-9, "atol": 1e-12}
 
 
 def plain_loss(model, example):
-    """Of a batch of one: cross-entropy, written out; the sum over positions with a label."""
+    """The cross-entropy of a batch of one, written out: the sum over positions with a label."""
     logits = model(**{name: value for name, value in example.items() if name != "labels"}).logits
     log_p, loss = logits.log_softmax(-1)[0], torch.zeros((), dtype=logits.dtype)
     labels = example["labels"][0]
@@ -22,10 +22,9 @@ def plain_loss(model, example):
 
 
 def gate_derivatives(model, example, loss_of=plain_loss):
-    """Of one example's loss: block -> (position, head), by a gate at every position.
+    """Derivatives of one example's loss by a gate at every position: block -> (position, head).
 
-    The example is a batch of one. The gates multiply the input of each output projection and are
-    what is derived by.
+    The example is a batch of one. The gates multiply the input of each output projection.
     """
     blocks, gates, handles = find_heads(model), {}, []
 
@@ -48,7 +47,7 @@ def gate_derivatives(model, example, loss_of=plain_loss):
 
 
 def of_examples(model, batches):
-    """Kind -> derivative of every example, (example, layer, head); all layers of a kind alike."""
+    """Kind -> derivatives (example, layer, head); all layers of a kind have equally many heads."""
     found: dict[str, list] = {}
     for batch in batches:
         for row in parts_of(batch, 1):

@@ -1,8 +1,8 @@
-"""Goldens: what readers see of the committed results, one file a kind in ``tests/goldens``.
+"""Goldens: what readers see of the committed results, one file per kind in ``tests/goldens``.
 
 ``python tests/goldens.py`` compares the files with what the code makes now, prints every difference,
-and exits with 1 if there is one. ``python tests/goldens.py write`` writes the files again: a commit of
-its own, whose message says what changed and why.
+and exits with 1 if there is one. ``python tests/goldens.py write`` writes the files again: commit
+them alone, with a message that says what changed and why.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from headprune_lib.replication.paths import project_root
 
 FOLDER = Path(__file__).parent / "goldens"
 SHOWN = 20
-"""Differences of a file that are printed."""
+"""Number of differences that are printed per file."""
 
 Golden = dict[str, str]
-"""What is compared: the name of each thing -> its text."""
+"""The content of a golden: the name of each item -> its text."""
 
 
 def leaves(values: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -79,7 +79,7 @@ all_verdicts = cache(evidence.all_verdicts)
 
 
 def verdicts() -> Golden:
-    """The word of each claim and of each of its results, and what they rest on."""
+    """The word of each claim and of each of its results, and the results' power and numbers."""
     words = {}
     for verdict in all_verdicts():
         words[verdict.claim] = verdict.word
@@ -102,7 +102,7 @@ def cards() -> Golden:
 
 
 def census() -> Golden:
-    """What each law says of each type of model."""
+    """The outcome of each law for each type of model."""
     with (project_root() / "data" / "census.csv").open(newline="", encoding="utf-8") as file:
         return {
             f"{row['model type']}: {law}": outcome
@@ -153,7 +153,7 @@ def differences(stored: Golden, now: Golden) -> list[str]:
 
 
 def compare(kinds: Iterable[str] = KINDS) -> list[str]:
-    """What differs from the goldens, readable, the first lines of each kind."""
+    """A readable report of what differs from the goldens, with the first lines of each kind."""
     report = []
     for kind in kinds:
         if lines := differences(read(kind), KINDS[kind]()):

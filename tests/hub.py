@@ -1,4 +1,4 @@
-"""A hub on the loopback: answers as the Hugging Face Hub does, from a folder, with faults to order.
+"""A local stand-in for the Hugging Face Hub, which serves a folder, with faults on demand.
 
 The folder has ``models/OWNER/NAME/…`` and ``datasets/OWNER/NAME/…``.
 """
@@ -20,14 +20,14 @@ _MISSING = {"X-Error-Code": "EntryNotFound"}
 
 
 def _commit(revision: str) -> str:
-    """The commit that is asked for, which every content is of; of a branch its only one."""
+    """The commit asked for, which has all content; for a branch, its only commit."""
     return revision if re.fullmatch("[0-9a-f]{40}", revision) else COMMIT
 
 
 class Hub(ThreadingHTTPServer):
-    """``cuts`` is file name -> how many of its next downloads break off half-way.
+    """A hub; ``cuts`` is file name -> how many of its next downloads break off half-way.
 
-    ``asked`` lists what was asked for, ``ranges`` with which bytes.
+    ``asked`` lists the requests, ``ranges`` their ranges of bytes.
     """
 
     daemon_threads = True
@@ -131,7 +131,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Hub]:
-    """A hub of what is in a folder."""
+    """Serve the contents of a folder as a hub."""
     hub = Hub(folder)
     threading.Thread(target=hub.serve_forever, daemon=True).start()
     try:

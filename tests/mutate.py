@@ -1,14 +1,14 @@
-"""Whether the tests notice what is wrong: faults put into the code one at a time.
+"""Mutation testing: faults are put into the code one at a time to see if the tests notice them.
 
-``python tests/mutate.py`` puts each entry of ``tests/mutations/*.toml`` into a copy of the project, runs
-the fast tests, then the slow ones where these notice nothing, and writes what noticed it into
-``tests/goldens/mutations.csv``, a row as soon as it is known. Entries that have a row, and have not
-changed since, are left out, so that a run that was ended goes on. With words
-as arguments, only entries whose file or description holds one of them, row or not. With ``--fast`` no
+``python tests/mutate.py`` puts each entry of ``tests/mutations/*.toml`` into a copy of the project,
+runs the fast tests, then the slow ones if those notice nothing, and writes what noticed it into
+``tests/goldens/mutations.csv``, each row as soon as it is known. Entries that have a row and have
+not changed since are skipped, so that an interrupted run continues. With words as arguments, only
+entries whose file or description contains one of them are tried, row or not. With ``--fast`` no
 slow test is run: what fast ones do not notice is ``unknown`` until a run without it.
 
-An entry stands under the name of its file and has ``old`` (there exactly once), ``new`` and ``what`` (the
-fault). The tests that noticed it the last time are tried first.
+An entry is listed under the name of its file and has ``old`` (there exactly once), ``new`` and
+``what`` (the fault). The tests that noticed it the last time are tried first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Row = dict[str, str]
 
 
 def entries() -> list[Row]:
-    """All mutations, each with ``entry``, a hash of its text; ValueError for one that does not fit."""
+    """All mutations, each with ``entry``, a hash of its text; ValueError if one does not fit."""
     known = []
     for path in sorted((ROOT / "tests" / "mutations").glob("*.toml")):
         for file, listed in tomllib.loads(path.read_text("utf-8")).items():
@@ -51,7 +51,7 @@ def entries() -> list[Row]:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of the project in which code and tests may change; the rest are links."""
+    """A copy of the project in which code and tests may change; the rest is linked."""
     folder.mkdir()
     for path in ROOT.iterdir():
         if path.name in COPIED:
@@ -75,17 +75,17 @@ def first_failure(folder: Path, tests: list[str], marks: str) -> str | None:
 
 
 def put(path: Path, text: str) -> None:
-    """Write a module; what was compiled of it, whose time and size may be the same, goes."""
+    """Write a module, and delete its compiled files, whose time and size may still match."""
     path.write_text(text, "utf-8")
     for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
         compiled.unlink()
 
 
 def noticed(entry: Row, likely: str, folders: queue.Queue[Path], fast: bool) -> Row:
-    """The row of the table for one mutation, tried in a copy that nobody uses at the moment.
+    """Try one mutation in a copy that is not in use, and return its row of the table.
 
     Args:
-        likely: the file of tests to try first, or nothing.
+        likely: the file of tests to try first, or empty.
     """
     folder = folders.get()
     path = folder / entry["file"]
@@ -105,7 +105,7 @@ def noticed(entry: Row, likely: str, folders: queue.Queue[Path], fast: bool) -> 
 
 
 def write(rows: list[Row]) -> None:
-    """The table, the whole file at once."""
+    """Write the table, the whole file at once."""
     part = TABLE.with_suffix(".part")
     with part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
@@ -115,7 +115,7 @@ def write(rows: list[Row]) -> None:
 
 
 def main(words: list[str]) -> int:
-    """Try the mutations and write the table; 1 if one is noticed by nothing, as far as is known."""
+    """Try the mutations and write the table; return 1 if one is not known to be noticed."""
     fast, words = "--fast" in words, [word for word in words if word != "--fast"]
     listed, lines = entries(), TABLE.read_text("utf-8").splitlines() if TABLE.exists() else []
     rows = {row["fault"]: row for row in csv.DictReader(lines)}

@@ -1,4 +1,4 @@
-"""Tiny models as a user has them: in a folder with a tokenizer, and of classes of ones own."""
+"""Tiny models as users have them: in a folder with a tokenizer, and of their own classes."""
 
 import json
 
@@ -27,7 +27,7 @@ def run(*words):
 
 
 def told(*words):
-    """What the command says as JSON, when it has ended well."""
+    """The JSON that the command prints, once it has succeeded."""
     done = run(*words, "--json")
     assert done.exit_code == 0, done.output
     return json.loads(done.output)
@@ -77,7 +77,7 @@ def kept_in(folder, model):
 
 
 def marian(folder, model, lines):
-    """A Marian model in a folder, with the pieces of some lines as both of its vocabularies."""
+    """Save a Marian model in a folder, with the pieces of some lines as both its vocabularies."""
     model.save_pretrained(folder)
     (folder / "lines.txt").write_text("\n".join(lines))
     sentencepiece.SentencePieceTrainer.train(
@@ -96,7 +96,7 @@ def marian(folder, model, lines):
 
 
 class OwnAttention(nn.Module):
-    """Named like no class of transformers; what it does with its heads is to be found out."""
+    """Attention named like no class of transformers, whose heads must be discovered."""
 
     def __init__(self, fault=""):
         super().__init__()
@@ -138,9 +138,9 @@ class OwnModel(nn.Module):
 
 
 class GroupedAttention(nn.Module):
-    """Two query heads a key; it hands its keys and values on, reads others', or mixes them in.
+    """Two query heads per key; it hands its keys and values on, reads others', or mixes them in.
 
-    ``whole``: its code has the number of queries a key as a constant, so only whole groups can go.
+    ``whole``: its code has the queries per key as a constant, so only whole groups can be removed.
     """
 
     def __init__(self, role):

@@ -1,4 +1,4 @@
-"""What models answer under a mask, one text at a time without padding, and training by hand."""
+"""Answers of models under a mask, one text at a time without padding, and training by hand."""
 
 import itertools
 import random
@@ -19,7 +19,7 @@ from headprune_lib.utils import teacher_forced
 
 
 def answers(subject, examples, mask=None, model=None):
-    """Of an encoder: right or wrong (n,), and nats (n,)."""
+    """An encoder's answers to examples: right or wrong, (n,), and the loss in nats, (n,)."""
     model, right, nats = model or subject.model, [], []
     for i in range(len(examples)):
         (batch,) = subject.batches(examples.after(i).first(1)).batches
@@ -30,7 +30,7 @@ def answers(subject, examples, mask=None, model=None):
 
 
 def translations(subject, pairs, mask=None, model=None, beams=1):
-    """Of a translator: what it says of each source."""
+    """A translator's translation of each source."""
     model = model or subject.model
     with masked_heads(model, mask or ones_mask(model)):
         rows = [
@@ -47,7 +47,7 @@ def bleu(subject, pairs, mask=None, model=None, beams=1):
 
 
 def reference_nats(subject, pairs, mask=None):
-    """Of a translator: nats (n,) of each reference, and how many pieces these have."""
+    """A translator's loss in nats on each reference, (n,), and each one's number of pieces."""
     model, nats, pieces = subject.model, [], []
     marks, translator = marks_of(model), subject.translator
     rows = translator.encode(pairs.sources), translator.encode_targets(pairs.targets)
@@ -61,7 +61,7 @@ def reference_nats(subject, pairs, mask=None):
 
 
 def passage_nats(model, passages, mask=None):
-    """Of a language model: nats (n,) of each passage's tokens after its first."""
+    """A language model's loss in nats on each passage's tokens after the first, (n,)."""
     nats = []
     for ids in passages:
         logits = logits_of(model, {"input_ids": torch.tensor([ids])}, mask)[0, :-1].double()
@@ -70,9 +70,9 @@ def passage_nats(model, passages, mask=None):
 
 
 def fitted(model, batches, settings):
-    """A fine-tuning by hand, over what is not frozen: a list of batches for each epoch.
+    """Fine-tune by hand what is not frozen; ``batches`` has a list of batches for each epoch.
 
-    AdamW, a learning rate that rises and falls, gradients clipped, bfloat16 where a processor has it.
+    With AdamW, linear warmup and decay, gradients clipped, and bfloat16 where a processor has it.
     """
     n_updates = sum(map(len, batches))
     optimizer = torch.optim.AdamW(
@@ -97,7 +97,7 @@ def fitted(model, batches, settings):
 
 
 def epochs_of(profile, settings, seed):
-    """The batches of each epoch: by length, in an order that the seed draws."""
+    """Yield the batches of each epoch: by length, in an order drawn by the seed."""
     train = TASKS[profile.task].split("train", profile.data).first(settings.n_train)
     generator, tokenizer = random.Random(seed), load_tokenizer(profile.model)
     for _ in range(settings.epochs):

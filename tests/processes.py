@@ -1,4 +1,4 @@
-"""What the processes of a run share, and Python in a process of its own."""
+"""Folders that the processes of a run share, and Python in a process of its own."""
 
 import os
 import subprocess
@@ -11,10 +11,10 @@ from filelock import FileLock
 
 
 def python(code, *arguments, ends=0, cwd=None, without=(), **environment):
-    """The process when it has ended as it should.
+    """Run Python in a process of its own, and return it when it has ended as it should.
 
     Args:
-        without: how the names of variables begin that are not handed on.
+        without: prefixes of environment variables that are not passed on.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith(without)} | environment
     words = [sys.executable, "-c", code, *map(str, arguments)]
@@ -29,7 +29,7 @@ def made_once(
     """A folder that all workers share: one of them makes it, the others wait for it.
 
     Args:
-        make: fills the folder that it is given; what it leaves unfinished is never seen.
+        make: fills the folder that it is given; an unfinished folder is never seen.
     """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name

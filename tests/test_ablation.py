@@ -1,4 +1,4 @@
-"""What a sweep keeps of each pass; that it equals plain masking is a law."""
+"""The outputs that a sweep keeps of each pass; that it equals plain masking is tested as a law."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Attention weights against what the model itself hands out, and what is said of them."""
+"""Attention weights against those that the model itself returns, and statistics of them."""
 
 import itertools
 import math
@@ -27,7 +27,7 @@ OWN = {
 
 
 def by_block(model, batch):
-    """(kind, layer) -> weights; of layers that share a module the last."""
+    """(kind, layer) -> weights; for layers that share a module, the last ones."""
     blocks = find_heads(model)
     return {
         (blocks[number].kind, blocks[number].layer): weights
@@ -43,7 +43,7 @@ def test_they_are_what_the_model_hands_out(name):
     outputs = model(**inputs_of(batch), output_attentions=True)
     for (kind, layer), weights in found.items():
         handed = getattr(outputs, OWN[kind], None)
-        if handed:  # not by gpt2, in this version
+        if handed:  # gpt2 returns none in this version
             expected = handed[-1 if name == "albert" else layer]
             torch.testing.assert_close(weights.values, expected)
         sums = (weights.values * weights.seen[:, None]).sum(-1)
@@ -52,7 +52,7 @@ def test_they_are_what_the_model_hands_out(name):
 
 
 def expected_seen(name, kind, batch, window):
-    """Which keys a real query may look at, by the rules of attention."""
+    """The keys that a real query may attend to, by the rules of attention."""
     source = batch["attention_mask"].bool()
     queries, keys = source, source
     if name in ENCODER_DECODERS:
@@ -103,7 +103,7 @@ def made_up(seed):
 
 
 def by_loops(weights, of):
-    """(sum, count) of each head, a query at a time: ``of`` is given weight, id and distance of keys."""
+    """Each head's (sum, count), query by query; ``of`` gets the keys' weight, id and distance."""
     n_rows, n_heads, n_queries, n_keys = weights.values.shape
     sums, counts = [0.0] * n_heads, [0] * n_heads
     for row, head, query in itertools.product(range(n_rows), range(n_heads), range(n_queries)):

@@ -1,4 +1,4 @@
-"""A budget is kept, and one step less would break it; what a pruned model is said to take is true."""
+"""A budget is kept, and one step less would exceed it; a pruned model costs what it is said to."""
 
 import copy
 import math
@@ -24,7 +24,7 @@ def steps_of(model, seed, **options):
 
 
 def table_of(model, seed):
-    """Seconds that do not even fall with the heads, as measured ones may not."""
+    """Seconds that need not fall with the heads, as measured ones may not."""
     drawn, blocks = random.Random(seed), tuple(find_heads(model))
     sizes = [(heads, groups) for heads in range(5) for groups in range(5)]
     return budgets.Seconds(
@@ -60,7 +60,7 @@ def test_a_cost_is_kept_and_one_step_less_would_break_it(what, name, order, shar
     torch.testing.assert_close(cut.mask, masks[cut.steps])
     heads = [sum(map(len, steps[:n])) for n in range(cut.steps + 1)]
     assert [(point.heads, point.value) for point in cut.curve] == [*zip(heads, every, strict=False)]
-    # monotone: who may spend more keeps at least as much
+    # monotone: a larger budget keeps at least as many heads
     assert budgets.prune_to_budget(model, steps, cost, at_most + 1).steps <= cut.steps
     with pytest.raises(ValueError, match="out of reach: the model has .* now, and"):
         budgets.prune_to_budget(model, steps, cost, min(every) * (1 - 1e-9) - 1e-9)
@@ -96,7 +96,7 @@ def test_a_quality_is_kept_and_the_next_step_would_break_it(drawn, falling, floo
 
 
 def masks(model, per_group=False):
-    """After some of the steps, after more, and after all."""
+    """Masks after the first step, after half of the steps, and after all."""
     steps = steps_of(model, 0, per_group=per_group)
     return [mask_after(model, steps, n) for n in (1, len(steps) // 2, len(steps))]
 
@@ -142,7 +142,7 @@ def test_the_cache_is_that_of_the_pruned_model(name):
 
 
 def test_seconds_are_those_of_the_pruned_model(monkeypatch):
-    """By a clock that a layer moves itself: two seconds a head."""
+    """By a clock that the layers advance themselves, by two seconds per head."""
     clock = [0.0]
 
     def by_that_clock(run, _device):
@@ -151,7 +151,7 @@ def test_seconds_are_those_of_the_pruned_model(monkeypatch):
         return clock[0] - start
 
     def ticking(_module, _given, queries):
-        clock[0] += queries.shape[-1]  # of two numbers a head
+        clock[0] += queries.shape[-1]  # two numbers per head
 
     monkeypatch.setattr(budgets, "seconds_of", by_that_clock)
     model, ids = OwnModel("", ""), {"input_ids": torch.randint(0, 20, (2, 5))}

@@ -1,4 +1,4 @@
-"""The census: what the table says of model types is what asking them again gives."""
+"""The census: testing model types again gives what the table says of them."""
 
 import re
 
@@ -16,7 +16,7 @@ ROWS = {row["model type"]: row for row in census.read(TABLE)}
 FAST = ("xlm-roberta", "falcon", "dinov2")  # an encoder, fused and grouped keys, images
 SLOW = (  # grouped, fused, two towers, encoder-decoder, speech, uneven; shared keys; experts
     *("qwen2", "phi3", "clip", "mt5", "whisper", "swin", "gemma4_text", "switch_transformers"),
-    *("bart", "gpt2", "llama", "t5", "vit"),  # known by name: what is returned a layer at a time
+    *("bart", "gpt2", "llama", "t5", "vit"),  # known by name: outputs of layers
 )
 
 
@@ -44,14 +44,14 @@ def test_every_type_was_asked_and_the_page_shows_what_came_of_them():
 def test_types_that_no_list_names_pass_every_law(name):
     row = census.row_of(name)
     assert census.passed(row) and census.passed(ROWS[name]), row
-    # transformers' own falcon makes room for other heads than its keys have: no fault of pruning
+    # transformers' own falcon allocates its cache for a wrong number of heads: not due to pruning
     chunks = "-: unpruned, RuntimeError: index_copy_()" if name == "falcon" else ""
     assert row["chunks, static"].startswith(chunks)
 
 
 @pytest.mark.nightly
 def test_what_the_table_says_of_types_that_pass_is_so():
-    # what is refused or not built today may be taken tomorrow; what is said to pass, passes
+    # a type refused or not built today may pass tomorrow; one said to pass must pass
     asked = [name for name, row in ROWS.items() if row["outcome"].startswith(census.PASSED)]
     rows = {row["model type"]: row for row in census.take(asked)}
     laws_of = {name: [row.get(law) for law in census.LAWS] for name, row in rows.items()}
@@ -60,7 +60,7 @@ def test_what_the_table_says_of_types_that_pass_is_so():
 
 @pytest.mark.nightly
 def test_refused_types_do_not_turn_wrong():
-    # one that is taken today and was refused may pass, but not give wrong numbers
+    # a type that was refused may pass today, but must not give wrong numbers
     refused = sorted(name for name, row in ROWS.items() if row["outcome"].startswith("refused"))
     outcomes = {row["model type"]: row["outcome"] for row in census.take(refused)}
     assert outcomes.keys() == set(refused)

@@ -26,7 +26,7 @@ BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
 
 def rows_of_rte(folder: Path) -> None:
-    """Made-up pairs in the form of GLUE's own files."""
+    """Write made-up pairs in the format of GLUE's own files."""
     folder.mkdir()
     for file, n in (("train", 96), ("dev", 60)):
         lines = [
@@ -54,7 +54,7 @@ def copy(tmp_path) -> Path:
 
 
 def apply(block: str, root: Path) -> None:
-    """Put a block where its first line says; a place that is not there fails."""
+    """Put a block where its first line says; fail if there is no such place."""
     first, _, text = block.partition("\n")
     path, where = first.removeprefix("# ").split(", ")
     file = root / path

@@ -1,4 +1,4 @@
-"""Attention that no list names is found by its structure, and believed once it is proved."""
+"""Attention that no list names is found by its structure, and accepted once it is verified."""
 
 import copy
 import pickle
@@ -127,7 +127,7 @@ def test_heads_are_looked_for_once_a_call(call, monkeypatch):
 
 
 class Closed(nn.Module):
-    """Its ``forward`` asks for what cannot be guessed."""
+    """A model whose ``forward`` asks for what cannot be guessed."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What else a pruned model runs in, as ``book/prune.md`` says."""
+"""Other software in which a pruned model runs, as ``book/prune.md`` says."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.nightly
 
 @pytest.fixture(params=["bert", "llama"])
 def pruned(request, tmp_path):
-    """A model as it is loaded, uneven and with an empty layer, and a batch for it."""
+    """A loaded model, uneven and with an empty layer, and a batch for it."""
     model = build(request.param, dtype=torch.float32)
     prune_heads(model, [(0, 0), (0, 1), *((1, head) for head in range(4))])
     return load_pruned(save_pruned(model, tmp_path / "model")), batch_for(request.param, 3)

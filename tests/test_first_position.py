@@ -1,4 +1,4 @@
-"""A classifier's last layer is computed at the position that is read, and at all where more may be."""
+"""A classifier's last layer is computed at the position read, or at all if more may be read."""
 
 import copy
 
@@ -13,7 +13,7 @@ from headprune_lib.ablation import masked_logits, one_head_masks
 
 
 def ran_on(model, module, batch, loss=None):
-    """What a module of the model is given in a pass of ours: its shapes, by a hook of torch itself."""
+    """The length of a module's first input in a pass of the library, by a hook of torch itself."""
     shapes = []
     handle = torch.nn.modules.module.register_module_forward_pre_hook(
         lambda other, inputs: shapes.append(inputs[0].shape[1]) if other is module else None
@@ -56,7 +56,7 @@ def test_a_sweep_spares_work():
 
 
 class BertPooler(torch.nn.Module):
-    """One of that name, which reads every position."""
+    """A pooler of that name which reads every position."""
 
     def forward(self, states):
         return states.mean(1)

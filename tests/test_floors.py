@@ -1,4 +1,4 @@
-"""Who may import whom: the library below, the replication above it."""
+"""Allowed imports: the library below, the replication above it."""
 
 import ast
 import os
@@ -33,7 +33,7 @@ LOWER = [
 
 
 def imports(node, lazy=False):
-    """What is imported below a node, and whether within a function; not what annotations need."""
+    """Imports below a node, and whether they are inside a function; not those for annotations."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             yield from ((alias.name, lazy) for alias in child.names)
@@ -66,19 +66,19 @@ def run(code: str) -> str:
     return done.stdout
 
 
-# What takes long to import: no command waits for it before it is clear that it is needed.
+# Slow to import: no command waits for these before it is clear that they are needed.
 SLOW = {
     *("IPython", "datasets", "distributed", "matplotlib", "nbformat", "numpy", "pandas"),
     *("papermill", "sacrebleu", "safetensors", "scipy", "scipy.stats", "seaborn", "sentencepiece"),
     *("sklearn", "statsmodels", "torch", "transformers"),
 }
 LIGHT = {"numpy", "safetensors", "scipy", "sentencepiece"}
-"""What the names of tasks, models and measurements take, a quarter of a second together."""
+"""Imports behind the names of tasks, models and measurements, a quarter of a second together."""
 COMMANDS = (
     *("inspect", "criteria", "score", "prune", "export"),
     *("reproduce", "results", "verify", "plan", "train", "run", "open", "bench", "gpu"),
 )
-# what is typed, one after another in one process: the exit code, and what of it may be imported
+# commands, run one after another in one process -> the exit code, and the slow imports allowed
 ASKED: dict[str, tuple[int, set[str]]] = {
     **dict.fromkeys(("--help", *(f"{name} --help" for name in COMMANDS)), (0, set())),
     **dict.fromkeys(("score", "nonsense", "run 01 --outputs"), (2, set())),
@@ -114,7 +114,7 @@ ASKED: dict[str, tuple[int, set[str]]] = {
         (2, LIGHT),
     ),
     "results": (0, LIGHT),
-    "reproduce figure3b --stored": (0, {*LIGHT, "scipy.stats"}),  # for the interval that is told
+    "reproduce figure3b --stored": (0, {*LIGHT, "scipy.stats"}),  # for the interval that is printed
 }
 
 

@@ -1,4 +1,4 @@
-"""What readers see of the committed results is what it was; see ``tests/goldens.py``."""
+"""Readers see the same of the committed results as before; see ``tests/goldens.py``."""
 
 import csv
 

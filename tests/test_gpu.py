@@ -1,4 +1,4 @@
-"""On a GPU as on the CPU: every public function, and each criterion, of the same small model."""
+"""Every public function and criterion does the same on a GPU as on the CPU, for a small model."""
 
 import hashlib
 
@@ -43,7 +43,7 @@ def exported(export, file=""):
     return run
 
 
-# name -> what a model on either device makes, and a path that it may write to
+# name -> function of a model on either device and of a path that it may write to
 USES = {
     **{by: lambda m, _, by=by: hp.score_heads(m, BATCHES, by) for by in CRITERIA},
     "head_importance": lambda m, _: hp.head_importance(m, BATCHES),

@@ -1,4 +1,4 @@
-"""Derivatives for every kind of head, or a refusal: missing, wrong, or of examples that interact."""
+"""Derivatives for every task head, or a refusal: missing, wrong, or of examples that interact."""
 
 import copy
 import pickle
@@ -48,7 +48,7 @@ TASKS = [
 
 
 def transformers_loss(model, row):
-    """What transformers itself computes of an example; of positions their sum, not their mean."""
+    """The loss of an example by transformers itself; over positions the sum, not the mean."""
     positions = (
         row["labels"] if "labels" in row and row["labels"].shape == (1, 9) else torch.ones(1)
     )
@@ -57,11 +57,11 @@ def transformers_loss(model, row):
 
 @pytest.mark.parametrize(("name", "config", "inputs"), TASKS)
 def test_importance_is_the_derivative_of_transformers_own_loss(name, config, inputs):
-    """By real gates, whatever the batches."""
+    """Compared with real gates, however the examples are batched."""
     model, expected = model_of(name, **config), torch.zeros(3, 4, dtype=torch.float64)
     for row in parts_of(inputs, 1):
         for block, each in gate_derivatives(model, row, transformers_loss).items():
-            # of an answer that is cut off transformers gives the mean of nothing
+            # for an answer that is cut off transformers gives the mean of nothing
             expected[block.layer] += each.sum(0).nan_to_num().abs() / 4
     for size in (1, 2, 4):
         found = hp.head_importance(model, parts_of(inputs, size), normalize=None)["self"]
@@ -90,7 +90,7 @@ ALL = "importance fisher gates second-order"
 ONE_EACH = "the loss has shape .*expected one number an example"
 NO_WAY = r"heads of bert\S*\.0\.attention, bert\S*\.1\.attention, but no grad"
 SEVERAL_SHAPES = r"shape \(4,\).*logits of shape \(4, 9, 3\)"
-# criterion, model, batch, loss, and what is said
+# criterion, model, batch, loss, and the message
 REFUSED = [
     ("importance", lambda: model_of("BertModel"), batch(), None, "its usual loss is not known"),
     ("importance", build, labelled(torch.rand(4, 3)), None, "set model.config.problem_type"),
@@ -129,7 +129,7 @@ def logged(x):
     return x
 
 
-# What a layer's output goes through: half of the gradient is lost, or all of it is there.
+# Functions of a layer's output that lose half of the gradient, or none of it.
 HALF = {
     "detach": lambda x: (x + x.detach()) / 2,
     "data": lambda x: (x + x.data) / 2,
@@ -145,7 +145,7 @@ WHOLE = {
 
 
 class Through(nn.Module):
-    """In a layer's place: the layer, and a function of its output."""
+    """A replacement for a layer: the layer, then a function of its output."""
 
     def __init__(self, layer, change):
         super().__init__()
@@ -182,14 +182,14 @@ def test_a_small_part_is_held_too_where_the_loss_does_not_depend_on_another():
     assert not hp.score_heads(model, [batch(3)], "importance")["self"][2].any()
     small.register_forward_hook(lambda _module, _given, made: (made + made.detach()) / 2)
     with pytest.raises(ValueError, match=SEEN):
-        hp.score_heads(model, [batch(3)], "importance")  # its code is another now
+        hp.score_heads(model, [batch(3)], "importance")  # its code has changed
 
 
 class Linear(nn.Linear):
     """A linear layer with a backward pass of its own.
 
-    ``spoil`` changes the gradient that it gives. It runs in the precision ``only``, if one is
-    named, so that no copy in another one can be asked.
+    ``spoil`` changes the gradient that it returns. It runs only in the precision ``only``, if one
+    is named, so that no copy in another precision can be tried.
     """
 
     def forward(self, x):
@@ -212,7 +212,7 @@ class _Linear(torch.autograd.Function):
 
 
 def of_head(number, factor):
-    """One factor a column: of a head of four columns, and 1 for all others."""
+    """One factor per column: ``factor`` for the four columns of a head, and 1 for all others."""
     factors = torch.ones(16)
     factors[4 * number : 4 * number + 4] = factor
     return factors.to
@@ -237,7 +237,7 @@ def own_backward(spoil, dtype, only=None, layer=0, seed=0):
 
 
 def importance(model, **options):
-    """Without a warning."""
+    """Importance, without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         return hp.head_importance(model, [batch(3)], **options)["self"]
@@ -290,7 +290,7 @@ def test_where_nothing_can_tell_it_is_said(dtype):
     model = own_backward(RIGHT, dtype, dtype)
     with pytest.warns(UserWarning, match=f"BertFor.*test_gradients.py.*{BLIND}"):
         hp.head_importance(model, [batch(3)])
-    importance(model)  # once
+    importance(model)  # warned only once
 
 
 def test_a_model_that_is_seen_to_be_right_is_left_as_it_was_and_no_copy_is_asked_again():
@@ -313,7 +313,7 @@ def test_a_scored_model_can_be_pickled():
     assert pickle.loads(pickle.dumps(model)).state_dict().keys() == model.state_dict().keys()
 
 
-# finite differences are passes too, whose weights are not noted; what the library detaches is no harm
+# finite differences are passes too, but record no weights; what the library detaches does no harm
 @pytest.mark.parametrize("by", ["importance", "second-order", "importance-entropy"])
 @pytest.mark.parametrize("way", WHOLE)
 def test_what_is_seen_and_does_no_harm_is_let_through(way, by):

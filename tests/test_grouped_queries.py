@@ -1,4 +1,4 @@
-"""Heads that share keys and values: all of a group go, or equally many of each, in every model."""
+"""Heads that share keys and values: whole groups go, or equally many of each, in every model."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def logits(model):
 
 
 def masks(model):
-    """One head of each group; two of each; the first group whole and one of each other's."""
+    """Masks that cut one head of each group, two of each, or one group and one of each other."""
     (group,) = {block.queries_per_kv for block in hp.find_heads(model)}
     numbers = torch.arange(6)
     one, two = numbers % group == 1, numbers % group != 1
@@ -104,7 +104,7 @@ def test_the_first_steps_can_always_be_removed_and_take_the_lowest(
 
 
 def test_the_mean_and_the_sum_of_a_group_are_two_orders():
-    # a layer of two groups of three heads, and one whose groups have two left
+    # a layer whose two groups have two heads left, and one whose groups have one left
     model = hp.prune_heads(made("llama"), next(masks(made("llama"))))
     assert [block.queries_per_kv for block in hp.find_heads(model)] == [2, 1]
     scores = {"self": torch.tensor([[0.4, 9, 0.4, 5, 9, 5], [9, 0.5, 9, 9, 5, 9]])}

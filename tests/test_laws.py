@@ -25,17 +25,17 @@ from transformers.pytorch_utils import Conv1D
 import headprune_lib as hp
 from headprune_lib.ablation import all_but_one_masks, masked_logits, one_head_masks
 
-# `make check` asks one model of each mechanism, `make test` every architecture under both kernels.
+# `make check` tests a model of each mechanism, `make test` every architecture under both kernels.
 FAST = {
     ("bert", "sdpa"),
-    ("deberta-v2", "eager"),  # relative positions of content and of places
+    ("deberta-v2", "eager"),  # relative positions, content to position and back
     ("modernbert", "sdpa"),  # fused projection, windows
     ("albert", "sdpa"),  # layers share their weights
     ("vit", "sdpa"),
     ("bart", "sdpa"),
-    ("t5", "sdpa"),  # a bias a head, made by the lowest layer
-    ("gpt2", "sdpa"),  # fused projection, turned
-    ("gpt-neox", "sdpa"),  # fused head by head, attention beside the feed-forward layer
+    ("t5", "sdpa"),  # a bias per head, made by the lowest layer
+    ("gpt2", "sdpa"),  # fused projection, transposed
+    ("gpt-neox", "sdpa"),  # fused head by head, attention parallel to the feed-forward layer
     ("llama", "sdpa"),  # grouped queries
 }
 
@@ -49,14 +49,14 @@ def cases(fast, among=CASES):
 
 
 every_model = cases(FAST)
-# What hardly depends on the model, and not on the kernel: each under its last one.
+# For laws that hardly depend on the model, and not on the kernel: each under its last kernel.
 ONE_KERNEL = [*{name: (name, kernel) for name, kernel in CASES}.values()]
 every_model_but_fast_for_one = cases({("bert", "sdpa")}, ONE_KERNEL)
 every_generator = cases(FAST, [case for case in CASES if case[0] in GENERATORS])
 
 
 def head_weights(model, block, head):
-    """The weights that take a head's numbers in the output projection: (hidden, width)."""
+    """The weights of the output projection that one head's values meet, (hidden, width)."""
     projection = block.part(model, "output")
     columns = slice(head * block.head_dim, (head + 1) * block.head_dim)
     turned = isinstance(projection, Conv1D)
@@ -82,7 +82,7 @@ def test_masking_is_zeroing_the_columns_of_the_output_projection(name, kernel):
 
 
 def losses_of(name, model, inputs):
-    """One loss an example, by the definition: of the class, or of all pieces of a sentence."""
+    """One loss per example, by definition: of the class, or summed over the tokens of a text."""
     logits, labels = logits_of(model, inputs), inputs["labels"]
     if name in DECODERS:
         logits, labels = logits[:, :-1], labels[:, 1:]
@@ -92,7 +92,7 @@ def losses_of(name, model, inputs):
 
 def exactness(name, kernel):
     """Step of a finite difference, and the relative and absolute error that it leaves."""
-    # a difference of losses that are exact to float32 only needs a longer step
+    # a difference of losses that are only exact to float32 needs a longer step
     return (2e-3, 2e-2, 4e-3) if (name, kernel) in SINGLE else (1e-5, 1e-5, 1e-7)
 
 
@@ -106,7 +106,7 @@ def differences(name, kernel):
         for head in range(block.n_heads):
             weights = head_weights(model, block, head)
             own, losses = weights.clone(), []
-            for sign in (1, -1):  # a gate of 1 + step is the head's columns times that
+            for sign in (1, -1):  # a gate of 1 + step scales the head's columns
                 weights.copy_(own * (1 + sign * step))
                 losses.append(losses_of(name, model, inputs))
             weights.copy_(own)
@@ -245,9 +245,9 @@ def test_removal_equals_masking_in_generation_with_cache(name, kernel, empty_lay
     with hp.masked_heads(model, mask):
         masked = model.generate(**asked, **beams)
         expected = torch.stack(model.generate(**asked, **steps).logits)
-    # a token is chosen right by chance where its logits are wrong
+    # also the logits, since a token may be right by chance
     logits = torch.stack(pruned.generate(**asked, **steps).logits)
-    # (step, row, word): eager attention to padding alone is NaN, which a mask keeps
+    # (step, row, token): eager attention to padding alone is NaN, which a mask keeps
     known = expected.isfinite().all(dim=(0, 2))
     assert known.any()
     torch.testing.assert_close(logits[:, known], expected[:, known], rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""One loss an example."""
+"""One loss per example."""
 
 from types import SimpleNamespace
 

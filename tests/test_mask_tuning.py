@@ -1,4 +1,4 @@
-"""Gates fitted to what layers wrote uncut, against plain least squares of one pass a block."""
+"""Gates fitted to the uncut outputs of layers, against plain least squares, one pass per block."""
 
 import copy
 
@@ -12,7 +12,7 @@ import headprune_lib as hp
 
 
 def some_mask(model):
-    """Every third head or group is cut, of three layers none of the second."""
+    """A mask that cuts every third head or group, but none in the second of three layers."""
     mask = tiny.some_mask(model)
     for values in mask.values():
         values[1:2] = values[1:2] if len(values) < 3 else 1
@@ -20,7 +20,7 @@ def some_mask(model):
 
 
 def tokens(block, name, inputs):
-    """(example, position) of the queries that are no padding, said once more."""
+    """A mask of the queries that are not padding, (example, position), computed independently."""
     if name in IMAGES:
         return torch.ones(len(inputs["labels"]), 5, dtype=torch.bool)
     if block.kind in ("enc-dec", "dec-dec"):
@@ -29,7 +29,7 @@ def tokens(block, name, inputs):
 
 
 def given_to(model, block, inputs, gates):
-    """What a block's projection is given at each run of one plain pass, before its own gates."""
+    """The inputs of a block's projection in each run of one plain pass, before its own gates."""
     found, output = [], block.part(model, "output")
     hook = output.register_forward_pre_hook(lambda _, args: found.append(args[0]))
     logits_of(model, inputs, gates)
@@ -38,7 +38,7 @@ def given_to(model, block, inputs, gates):
 
 
 def written(model, block, name, batches, gates):
-    """(number, head): what each head writes, one head after another, all tokens and runs."""
+    """The output of each head, (number, head), one head after another, over all tokens and runs."""
     projection = block.part(model, "output")
     weight = projection.weight.data
     weight = weight.T if isinstance(projection, Conv1D) else weight
@@ -55,7 +55,7 @@ def written(model, block, name, batches, gates):
 
 
 def plainly(model, mask, name, batches):
-    """Gates, and the error of each block with and without them, by lstsq of full passes."""
+    """Gates, and the error of each block without and with them, by lstsq of full passes."""
     gates, errors = {kind: values.double() for kind, values in mask.items()}, []
     for block in hp.find_heads(model):
         own = gates[block.kind][block.layer]
@@ -93,7 +93,7 @@ def test_gates_are_those_of_plain_least_squares(name):
 
 
 def repeating(factor):
-    """In the first layer head 1 writes what head 0 writes, by a factor."""
+    """A model in whose first layer head 1 writes what head 0 writes, times a factor."""
     model = build("bert")
     block = hp.find_heads(model)[0]
     first, second = slice(0, block.head_dim), slice(block.head_dim, 2 * block.head_dim)
@@ -149,7 +149,7 @@ def test_what_was_pruned_is_tuned_and_folded_further(name):
     second = hp.head_mask(model, [(blocks[0].kind, 0, 2)])
     pruned = hp.prune_heads(copy.deepcopy(model), first)
     gates = hp.tune_mask(pruned, second, [inputs])
-    # the same of the whole model, whose heads write nothing where they are gone
+    # the same for the whole model, in which heads that are gone write nothing
     silent = hp.fold_gates(copy.deepcopy(model), first)
     expected = hp.tune_mask(silent, second, [inputs])
     assert all((values[:, 1] == 1).all() for values in gates.values())

@@ -1,4 +1,4 @@
-"""What a practitioner gets wrong is refused with what to do, or does no harm."""
+"""Practitioners' mistakes are refused with advice, or do no harm."""
 
 import contextlib
 import copy
@@ -28,7 +28,7 @@ def scored(model, loss=None, **changed):
 
 
 def setting(by, message, **settings):
-    """A setting of a criterion that cannot be."""
+    """A case: an invalid setting of a criterion."""
     return lambda m: hp.score_heads(m, [batch(3)], by, **settings), ValueError, message
 
 
@@ -73,7 +73,7 @@ def one_of(inputs):
 
 
 class Rows(torch.utils.data.Dataset):
-    """Examples without an end, as a data set that draws them has."""
+    """Examples without an end, as in a data set that draws them."""
 
     def __getitem__(self, index):
         return one_of(batch(3))
@@ -196,7 +196,7 @@ def test_a_copy_that_is_made_under_a_mask_is_free_after_it():
         assert torch.equal(logits_of(made, inputs), masked) and not torch.equal(masked, plain)
     for each in (made, model):
         assert torch.equal(logits_of(each, inputs), plain)
-    pruned = hp.prune_heads(made, FIRST)  # nor does anything refuse the copy
+    pruned = hp.prune_heads(made, FIRST)  # the copy is not refused either
     torch.testing.assert_close(logits_of(pruned, inputs), masked)
 
 
@@ -255,7 +255,7 @@ def test_what_does_no_harm(state):
 
 
 def trained(name="bert"):
-    """A model in training, and a mask of each of its first two layers."""
+    """A model in training mode, and a mask for each of its first two layers."""
     model = without_dropout(build(name))
     return model, [
         hp.head_mask(model, [(block.kind, block.layer, head) for head in block.groups[0]])
@@ -294,7 +294,7 @@ checkpointing = pytest.mark.parametrize("reentrant", [True, False])
 )
 def test_a_backward_pass_after_the_block_is_of_the_masked_model(name, reentrant, checkpoint):
     model, (first, second) = trained(name)
-    # twice is not once
+    # halves, so that a mask applied twice differs from one applied once
     first = {kind: (0.5 + mask.float() / 2).requires_grad_() for kind, mask in first.items()}
     inputs, expected = batch_for(name), {}
     for mask in (first, second, hp.ones_mask(model)):

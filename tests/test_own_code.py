@@ -15,7 +15,7 @@ from headprune_lib.specs import UnknownArchitecture
 
 
 def attention(layout):
-    """Attention with sharper weights, and what it hands on: heads side by side, or otherwise."""
+    """Attention with sharper weights whose output has heads side by side, interleaved or mixed."""
 
     def attend(module, query, key, value, mask, scaling=None, **_kwargs):
         scores = 2 * query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
@@ -80,7 +80,7 @@ def test_replaced_attention_that_keeps_heads_apart_is_measured_as_it_runs(replac
 @pytest.mark.parametrize("replace", WAYS)
 def test_replaced_attention_that_does_not_is_refused(replace, layout, monkeypatch):
     model, inputs = build(), batch()
-    hp.find_heads(model)  # what was known of it before is not believed any more
+    hp.find_heads(model)  # what was found before must no longer be trusted
     replace(model, layout, monkeypatch)
     with pytest.raises(UnknownArchitecture, match="heads mix before|lie otherwise"):
         hp.head_importance(model, [inputs])

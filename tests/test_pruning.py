@@ -1,4 +1,4 @@
-"""What is refused when weights are removed, saved and loaded."""
+"""Refusals by the removal, saving and loading of weights."""
 
 import copy
 
@@ -125,7 +125,7 @@ def test_weights_spread_over_processes_are_refused_as_such():
 
 
 def whisper():
-    """Of two layers each, four heads; attention weights are returned by this kernel alone."""
+    """Whisper, two layers of four heads per side; only this kernel returns attention weights."""
     model = census.build("whisper")
     model.set_attn_implementation("eager")
     model.generation_config = t.GenerationConfig(

@@ -1,4 +1,4 @@
-"""What is written can be loaded, or is not written; what was removed can be put back."""
+"""A model that is saved can be loaded, or is not saved; removed heads can be put back."""
 
 import copy
 import json
@@ -22,7 +22,7 @@ slow = pytest.mark.slow
 
 
 def pruned(name="bert"):
-    """Without some heads of each layer, and all of the last of each kind; in float32."""
+    """A model in float32 without some heads of each layer, and all of the last of each kind."""
     model = build(name, dtype=torch.float32)
     return hp.prune_heads(model, some_mask(model, empty_layer=2))
 
@@ -35,7 +35,7 @@ def same(loaded, model, name="bert"):
     assert kept(loaded) == kept(model)
     assert type(loaded) is type(model)
     found, expected = (logits_of(each, batch_for(name)) for each in (loaded, model))
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)  # another kernel may be taken
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)  # another kernel may be used
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_a_revision_on_the_hub(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak there")
 @pytest.mark.parametrize(("stored", "dtype"), [("float32", "bfloat16"), ("bfloat16", "float32")])
 def test_weights_are_in_memory_once(tmp_path, stored, dtype):
-    """Of 40 million weights; measured as the largest memory of a process of its own."""
+    """With 40 million weights, measured as the peak memory of a separate process."""
     config = t.BertConfig(
         vocab_size=1000, hidden_size=1024, num_attention_heads=16, num_hidden_layers=4
     )
@@ -144,7 +144,7 @@ sum(weight.sum() for weight in model.parameters())  # read them all: they are ma
 print(largest() - before, sum(weight.nbytes for weight in model.parameters()))
 """
     taken, loaded = map(int, python(code).stdout.splitlines()[-1].split())
-    room = max(loaded, 0.6 * file.stat().st_size)  # two threads convert two at a time
+    room = max(loaded, 0.6 * file.stat().st_size)  # two threads convert two tensors at a time
     assert 0.9 * loaded < taken < 1.2 * room
 
 
@@ -183,7 +183,7 @@ def test_a_class_of_ones_own_is_loaded_where_it_is_given(tmp_path):
 
 
 def part(path, module):
-    """What puts another module into a model."""
+    """A function that puts another module into a model."""
     return lambda model: model.set_submodule(path, module) or model
 
 
@@ -225,7 +225,7 @@ def test_what_cannot_be_made_again_is_neither_written_nor_unpruned(use, change, 
 
 
 def rewritten(folder, change):
-    """A folder whose weights were changed: ``change`` gets them, and the name of the first record."""
+    """Change a folder's weights: ``change`` gets them, and the name of the first record."""
     file = folder / "model.safetensors"
     weights = load_file(file)
     change(weights, min(name for name in weights if name.endswith("headprune_lib_load_pruned")))
@@ -234,7 +234,7 @@ def rewritten(folder, change):
 
 
 def recorded(old, new):
-    """The first record says something else."""
+    """A change that replaces text in the first record."""
 
     def change(weights, record):
         text = bytes(weights[record].tolist()).replace(old, new)
@@ -262,7 +262,7 @@ def test_weights_that_do_not_belong_together(folder, change, message):
 
 
 def as_before(model, folder):
-    """What version 0.1 of the library wrote: the record beside the weights."""
+    """Save as version 0.1 of the library did, with the record next to the weights."""
 
     def without_records(weights, _record):
         for name in [name for name in weights if name.endswith("load_pruned")]:
@@ -310,7 +310,7 @@ def test_a_record_with_former_names_is_read(tmp_path):
 
 
 def cut(model, seed, per_group=False):
-    """Some heads of every kind at random, and all of one layer."""
+    """Remove some heads of every kind at random, and all of one layer unless ``per_group``."""
     mask = hp.prune_mask(model, scores_of(model, seed), 0.4, per_group=per_group)
     if not per_group:
         next(iter(mask.values()))[-1] = 0
@@ -326,7 +326,7 @@ UNPRUNED = {
     "by group": lambda: llama(torch.float64),
     # positions are in the precision that the model has
     "by group, half": lambda: llama(torch.bfloat16),
-    # classes that were found
+    # classes found by their structure
     "ernie": lambda: t.ErnieForSequenceClassification(t.ErnieConfig(**SHAPE, **WIDE)).double(),
     "qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**tiny.GROUPED)).double(),
     # its positions' convolution has weights that are computed from others

@@ -73,7 +73,7 @@ def test_a_pruned_model_is_pruned_further():
     [
         ("bert", [[4, 1, 3, 2], [10, 40, 20, 30], [4, 3, 2, 1]],
          [[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]]),
-        ("llama", [[0, 9, 4, 4], [4, 4, 1, 8], [1, 1, 0, 3]],  # groups go by their mean
+        ("llama", [[0, 9, 4, 4], [4, 4, 1, 8], [1, 1, 0, 3]],  # groups are ranked by their mean
          [[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]),
     ],
 )  # fmt: skip
@@ -108,7 +108,7 @@ def test_layers_that_share_position_biases_keep_the_same_heads():
     scores = {kind: torch.tensor([[1.0, 0, 0, 9], [5, 1, 0, 0]]) for kind in mask}
     kept = hp.uniform_mask(model, scores, 0.5)
     assert kept["enc-enc"].tolist() == [[1, 0, 0, 1]] * 2
-    assert kept["enc-dec"].tolist() == [[1, 0, 0, 1], [1, 1, 0, 0]]  # no biases: each its own
+    assert kept["enc-dec"].tolist() == [[1, 0, 0, 1], [1, 1, 0, 0]]  # no biases, so each its own
 
 
 def test_a_model_that_is_uneven_is_made_even():

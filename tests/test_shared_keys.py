@@ -1,6 +1,6 @@
-"""Layers that read the keys and values that another layer makes, in models and by behaviour.
+"""Layers that read the keys and values of another layer, in models and by behaviour.
 
-That such a model passes every law the census says.
+The census tests that such a model passes every law.
 """
 
 import copy
@@ -28,7 +28,7 @@ FREE, MAKERS, READERS = (0,), (1, 2), (3, 4)
 def build(**changes):
     torch.manual_seed(0)
     config = t.Gemma4TextConfig(**CONFIG | changes, global_head_dim=4)
-    return drawn(t.Gemma4ForCausalLM(config)).double()  # random norms make much of rounding
+    return drawn(t.Gemma4ForCausalLM(config)).double()  # random norms amplify rounding
 
 
 def logits(model):

@@ -1,4 +1,4 @@
-"""What a model without some heads, or without a layer's, generates and returns a layer at a time."""
+"""Generation and outputs by layer of a model without some heads, or without all of a layer."""
 
 import copy
 
@@ -13,7 +13,7 @@ _COMMON = {"vocab_size": 40, "num_attention_heads": 4, "hidden_size": 32, "inter
 
 
 def _two(model_class, config_class):
-    """An encoder and a decoder that attends to it, each BERT's shape."""
+    """An encoder and a decoder that attends to it, each of BERT's shape."""
     sizes = {**_COMMON, "num_hidden_layers": 2, "pad_token_id": 0}
     model = t.EncoderDecoderModel(
         encoder=t.BertModel(t.BertConfig(**sizes)),
@@ -73,7 +73,7 @@ def test_a_table_of_biases_loses_heads_twice_where_it_has_as_many_rows_as_heads_
 
 
 def _cut(model, cut):
-    """The first layers' heads, or a key and value head of each layer."""
+    """The heads of the first layers, or one group with its key and value of each layer."""
     blocks = [block for block in find_heads(model) if cut == "group" or block.layer == 0]
     return [
         (block.kind, block.layer, head)
@@ -99,7 +99,7 @@ def test_continuous_batching_works_with_empty_layers_and_is_refused_where_pages_
     settings = t.GenerationConfig(
         max_new_tokens=5, do_sample=False, eos_token_id=-1, pad_token_id=1
     )
-    # with room for these sentences and not for as many as the memory holds, which takes a minute
+    # with room for these sentences only: room for as many as memory holds takes a minute
     room = t.ContinuousBatchingConfig(
         num_blocks=8, page_size=16, max_batch_tokens=32, max_requests_per_batch=4
     )

@@ -33,7 +33,7 @@ def test_a_taught_class_is_masked_scored_and_removed(taught):
     )
     assert scores["self"].shape == (2, 4) and (scores["self"] > 0).all()
     expected = pruned(ids)
-    ATTENTION_SPECS.clear()  # as in another program, to which nobody taught the class
+    ATTENTION_SPECS.clear()  # as in another program, where the class was not registered
     for copied in (pruned, copy.deepcopy(pruned), pickle.loads(pickle.dumps(pruned))):
         assert torch.equal(copied(ids), expected)
         assert [block.kept_heads for block in find_heads(copied)] == [(0, 2, 3), ()]

@@ -1,4 +1,4 @@
-"""Batches that memory has no room for, and where batches are put."""
+"""Batches that do not fit in memory, and the device on which batches are put."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What replaces transformers' version 4, as its page says, gives what version 4 gave."""
+"""The replacements for transformers' version 4 on the book's page give what version 4 gave."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def build(name):
 
 
 def after(section, **names):
-    """What there is after the two lines of a section, given what there is before."""
+    """The names after a section's lines have run, at most two, given the names before."""
     text = PAGE.partition(f"\n## `{section}`\n")[2].partition("\n## ")[0]
     (lines,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert lines.count("\n") <= 2

@@ -1,4 +1,4 @@
-"""What a user gets from the wheel, outside of any checkout."""
+"""The wheel as a user gets it, outside of any checkout."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ from processes import python
 
 ROOT = Path(__file__).parents[1]
 BUILT_FROM = ("headprune_lib", "pyproject.toml", "setup.py", "README.md", "LICENSE")
-# What `pip install .` does not bring; transformers requires yaml, and typer pydantic.
+# Not installed by `pip install .`; transformers requires yaml, and typer pydantic.
 MISSING = (
     *("accelerate", "datasets", "matplotlib", "nbformat", "pandas", "papermill", "peft"),
     *("sacrebleu", "scipy", "seaborn", "sentencepiece", "statsmodels"),
@@ -38,7 +38,7 @@ def wheel(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(wheel, tmp_path_factory):
-    """Runs Python with the wheel's library in place of the checkout's, in a folder of its own."""
+    """Run Python with the wheel's library in place of the checkout's, in a folder of its own."""
     target, here = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("here")
     pip("install", "--target", target, wheel)
     own = {"PYTHONPATH": str(target), "HOME": str(here), "HF_HUB_OFFLINE": "1"}

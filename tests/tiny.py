@@ -34,7 +34,7 @@ WINDOWS = {
 
 
 def of(model_class, **sizes):
-    """What builds a model of a class from its configuration, given what else this is to say."""
+    """A function that builds a model of a class from these sizes and further settings."""
     return lambda **more: model_class(model_class.config_class(**sizes, **more))
 
 
@@ -88,7 +88,7 @@ CASES = [
     for name in BUILDERS
     for kernel in (("eager",) if name in EAGER_ONLY else ("eager", "sdpa"))
 ]
-# normalise or take the softmax in float32 whatever the model's type
+# compute norms or the softmax in float32 whatever the model's dtype
 SINGLE = {
     (name, kernel)
     for name, kernel in CASES
@@ -98,7 +98,7 @@ SINGLE = {
 
 
 def build(name: str = "bert", kernel: str = "eager", dtype=torch.float64, seed: int = 0):
-    """A random model of a name."""
+    """A random model, by name."""
     torch.manual_seed(seed)
     return drawn(BUILDERS[name](attn_implementation=kernel)).to(dtype)
 
@@ -126,7 +126,7 @@ def batch(n: int = 5, length: int = 9, labels: bool = True, seed: int = 1):
 
 
 def parts_of(batch, size):
-    """A batch in batches of this size."""
+    """A batch split into batches of this size."""
     starts = range(0, len(next(iter(batch.values()))), size)
     return [{name: value[i : i + size] for name, value in batch.items()} for i in starts]
 
@@ -141,13 +141,13 @@ def inputs_of(batch: dict, dtype=None) -> dict:
 
 
 def logits_of(model, inputs, mask=None):
-    """The logits of a batch under a mask; its labels and precision are left out of account."""
+    """The logits of a batch under a mask; labels are dropped, and the precision is the model's."""
     with torch.no_grad(), nullcontext() if mask is None else masked_heads(model, mask):
         return model(**inputs_of(inputs, model.dtype)).logits
 
 
 def batch_for(name: str, n: int = 5, seed: int = 1):
-    """A batch with what the model of this name wants: a class, or a target sentence, each."""
+    """A batch with what the model of this name needs: classes or target sentences as labels."""
     made, generator = batch(n, seed=seed), torch.Generator().manual_seed(seed)
     if name in IMAGES:
         pixels = torch.randn(n, 3, 8, 8, generator=generator, dtype=torch.float64)
@@ -163,12 +163,12 @@ def batch_for(name: str, n: int = 5, seed: int = 1):
 
 
 def in_tiers(names, fast):
-    """Parameters of a test: these in the fast tier, all others in the slow one."""
+    """Parameters of a test: the ``fast`` ones in the fast tier, all others in the slow one."""
     return [pytest.param(name, marks=[pytest.mark.slow] * (name not in fast)) for name in names]
 
 
 def without_dropout(model):
-    """In training, with nothing that is drawn."""
+    """The model in training mode, without dropout."""
     for module in model.modules():
         for part in ("p", "dropout", "attention_dropout", "activation_dropout"):
             if isinstance(getattr(module, part, None), float):
@@ -186,7 +186,7 @@ def scores_of(model, seed=0):
 
 
 def some_mask(model, empty_layer=None):
-    """Every third head is cut, of grouped heads every third group; and all of one layer."""
+    """A mask that cuts every third head, or group of heads, and all heads of ``empty_layer``."""
     mask = ones_mask(model)
     for block in find_heads(model):
         groups = torch.arange(block.n_heads) // block.queries_per_kv
@@ -199,10 +199,10 @@ def some_mask(model, empty_layer=None):
 
 
 def removed_as_masked(model, mask, run, atol=1e-5):
-    """A copy without the heads that a mask cuts, once it is known to compute what the mask makes.
+    """A copy without the heads that a mask cuts, checked to compute what the masked model does.
 
     Args:
-        run: what to compute of a model, a tensor.
+        run: computes a tensor from a model.
     """
     with masked_heads(model, mask), torch.no_grad():
         masked = run(model)
@@ -213,10 +213,10 @@ def removed_as_masked(model, mask, run, atol=1e-5):
 
 
 def traces(model, proved=()):
-    """Everything a function could forget to put back: modes, gradients wanted, hooks, patches.
+    """Everything a function could forget to restore: modes, ``requires_grad``, hooks, patches.
 
     Args:
-        proved: attributes of modules that may come.
+        proved: attributes of modules that may be added.
     """
     modules = [
         (
@@ -233,6 +233,6 @@ def traces(model, proved=()):
 
 
 def same_weights(model, before) -> bool:
-    """Whether a model's weights and buffers are those of a ``state_dict`` that was copied."""
+    """Whether a model's weights and buffers equal those of a copied ``state_dict``."""
     now = model.state_dict()
     return now.keys() == before.keys() and all(torch.equal(now[key], before[key]) for key in before)

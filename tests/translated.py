@@ -1,6 +1,6 @@
-"""What the paper's translation half is measured with, made tiny: a trained model, and text.
+"""Tiny versions of what the paper's translation half is measured with: a trained model, and text.
 
-Everything has the form of the public original: an archive with checkpoint, dictionaries and byte
+Everything has the format of the public original: an archive with checkpoint, dictionaries and byte
 pairs; sgml files of newstest and a table of MTNT where sacrebleu keeps them; the talks of IWSLT.
 """
 
@@ -14,7 +14,7 @@ from fairseqmodels import SHAPES, SIZES, TRAINING, run
 from headprune_lib.replication.data import Moses
 
 WMT = "wmt14.en-fr.joined-dict.transformer.tar.bz2"
-# sacrebleu's name -> source and reference, and pairs in it.
+# sacrebleu's name -> source, reference, and number of pairs.
 NEWS = {
     "wmt09": ("test/newstest2009-src.en.sgm", "test/newstest2009-src.fr.sgm", 8),
     "wmt10": ("test/newstest2010-src.en.sgm", "test/newstest2010-src.fr.sgm", 8),
@@ -30,7 +30,7 @@ _WORDS = [first + second for first in "bdgk" for second in "aeou"]
 
 
 def pairs(n: int, seed: int) -> list[tuple[str, str]]:
-    """Sentences with capitals, hyphens and stops; each word's translation is it backwards."""
+    """Sentences with capitals, hyphens and stops; each word's translation is its reversal."""
     generator, found = random.Random(seed), []
     for _ in range(n):
         pair = generator.choices(_WORDS, k=2)
@@ -44,7 +44,7 @@ def pairs(n: int, seed: int) -> list[tuple[str, str]]:
 
 
 def write_news(folder: Path) -> None:
-    """The sets where sacrebleu looks for them before it fetches anything."""
+    """Write the test sets where sacrebleu looks for them before it fetches anything."""
     for seed, (name, (source, reference, n)) in enumerate(NEWS.items()):
         raw, rows = folder / name / "raw", pairs(n, 100 + seed)
         for path, column in ((raw / source, 0), (raw / reference, 1)):
@@ -61,7 +61,7 @@ def write_news(folder: Path) -> None:
 
 
 def talk_files(train: list, talks: dict[str, list]) -> dict[str, str]:
-    """The files of IWSLT14, German and English: a line a sentence, and talks as XML."""
+    """The files of IWSLT14, German and English: one sentence per line, and talks as XML."""
     files = {}
     for column, side in enumerate(("de", "en")):
         files[f"train.tags.de-en.{side}"] = "".join(f"{row[column]}\n" for row in train)
@@ -73,7 +73,7 @@ def talk_files(train: list, talks: dict[str, list]) -> dict[str, str]:
 
 
 def write_talks(path: Path) -> None:
-    """The archive of IWSLT14, with tags between its lines."""
+    """Write the archive of IWSLT14, with tags between its lines."""
     tags = ["<url>http://a.b</url>", "<keywords>x, y</keywords>", "<talkid>1</talkid>"]
     (german, english), *rows = pairs(260, 300)
     titles = (f"<title>{german}</title>", f"<title>{english}</title>")
@@ -85,7 +85,7 @@ def write_talks(path: Path) -> None:
 
 
 def train_wmt(folder: Path) -> dict[str, bytes]:
-    """A vaswani model that real fairseq trains: the files of the public archive."""
+    """Train a vaswani model with real fairseq; return the files of the public archive."""
     from subword_nmt.apply_bpe import BPE
     from subword_nmt.learn_bpe import learn_bpe
 
@@ -119,7 +119,7 @@ def train_wmt(folder: Path) -> dict[str, bytes]:
 
 
 def pack_wmt(path: Path, files: dict[str, bytes]) -> None:
-    """As the public archive is packed."""
+    """Pack files as in the public archive."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:bz2") as opened:
         _add(opened, {f"wmt14.en-fr.joined-dict.transformer/{n}": c for n, c in files.items()})

@@ -1,6 +1,6 @@
-"""The census: every model type of transformers, tiny and random, asked for every law.
+"""The census: every model type of transformers, tiny and random, tested against every law.
 
-Each is asked in a process of its own.
+Each is tested in a process of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headprune_lib.messages import one_line, quiet
 from headprune_lib.specs import UnknownArchitecture
 
 COLUMNS = ("model type", "class", "outcome", *LAWS, "kinds", "seconds")
-"""Of the table: what came of a type, its answer to each law, and its kinds of heads."""
+"""Columns of the table: a type's outcome, its answer to each law, and its kinds of heads."""
 
 PASSED, REFUSED, WITHOUT = "passed", "refused", "no attention"
 NOT_BUILT, WRONG = "not built", "wrong"
@@ -34,7 +34,7 @@ Row = dict[str, str]
 
 
 def model_types() -> list[str]:
-    """Every type that the installed transformers has a configuration of, in order of names."""
+    """Every type for which the installed transformers has a configuration, sorted by name."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     return sorted(CONFIG_MAPPING_NAMES)
@@ -42,13 +42,13 @@ def model_types() -> list[str]:
 
 _JOBS, _SECONDS = 2, 90
 _GIGABYTES = 6
-"""Of address space that a type may take beyond what the process that asks has."""
+"""Address space that a type may take beyond that of the parent process."""
 
 
 def take(types: Iterable[str]) -> Iterator[Row]:
-    """One row a type, as they are done, two at a time.
+    """Yield one row per type, in their order, with two types at a time.
 
-    Each is asked in a forked process, which is ended where it takes too long or too much memory.
+    Each is tested in a forked process, which is killed if it takes too long or too much memory.
     """
     context = multiprocessing.get_context("fork")
     waiting, running = list(types), {}
@@ -74,9 +74,9 @@ def take(types: Iterable[str]) -> Iterator[Row]:
 
 
 def _asked(name: str, pipe: Connection) -> None:
-    # A forked process has none of its asker's threads, and would wait for them.
+    # A forked process has none of its parent's threads, and would wait for them.
     torch.set_num_threads(1)
-    # A forked process begins with the address space of the one that asks, whatever that has read.
+    # A forked process begins with its parent's address space, whatever the parent has loaded.
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
     limit = pages * resource.getpagesize() + _GIGABYTES * 2**30
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -88,7 +88,7 @@ def _asked(name: str, pipe: Connection) -> None:
 
 @quiet()
 def row_of(name: str) -> Row:
-    """What came of one type; nothing that goes wrong with it is raised."""
+    """The outcome of one type; errors are recorded, not raised."""
     start = time.perf_counter()
     try:
         model = build(name)
@@ -148,13 +148,13 @@ def _short(text: str) -> str:
 
 
 def tally(rows: Iterable[Row]) -> dict[str, int]:
-    """How many types came out in each way, the most first; what a type is refused for left out."""
+    """The number of types with each outcome, the most frequent first; reasons are left out."""
     counts = Counter(row["outcome"].partition(":")[0] for row in rows)
     return dict(counts.most_common())
 
 
 def write(rows: Iterable[Row], path: Path) -> None:
-    """The table as CSV, a line a type in order of names; the whole file at once, or nothing."""
+    """Write the table as CSV, a line per type in order of names; the whole file, or nothing."""
     part = path.with_suffix(".part")
     with part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
@@ -170,7 +170,7 @@ def read(path: Path) -> list[Row]:
 
 
 def passed(row: Row) -> bool:
-    """Whether every law that applies holds of every attention module of the type."""
+    """Whether every law that applies holds for every attention module of the type."""
     return row["outcome"] == PASSED and all(
         row[law].partition(": ")[0] in (YES, NO_SUCH) for law in LAWS
     )

@@ -1,6 +1,6 @@
-"""``PYTHONPATH=tests python -m census [TYPE …]``: take the census, or that of some types.
+"""``PYTHONPATH=tests python -m census [TYPE …]``: take the census of all types, or of some.
 
-What is measured goes into ``data/census.csv``; rows of types that are not asked stay as they are.
+Results go into ``data/census.csv``; rows of types that are not tested stay as they are.
 """
 
 import sys

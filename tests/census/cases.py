@@ -1,4 +1,4 @@
-"""A model, or a part of it, with inputs that it runs on, and what more than one law asks of them."""
+"""A model, or a part of it, with inputs it runs on, and what several laws compute from them."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from headprune_lib.specs import AttentionLayer
 
 
 class Case:
-    """A model, inputs that it runs on, and what more than one law asks of them."""
+    """A model, inputs that it runs on, and what several laws compute from them."""
 
     def __init__(self, model: Any, inputs: dict[str, Any], whole: bool) -> None:
         self.model, self.inputs, self.whole = model, inputs, whole
 
     @cached_property
     def blocks(self) -> list[AttentionLayer]:
-        """What find_heads finds."""
+        """The attention layers that ``find_heads`` finds."""
         return find_heads(self.model)
 
     @cached_property
     def plain(self) -> list[Tensor]:
-        """What the model returns."""
+        """The outputs of the model."""
         return self.run(self.model)
 
     @cached_property
     def made_of_codes(self) -> bool:
         """Whether the model returns the same without the heads that :attr:`mask` cuts.
 
-        A tiny model's outputs may be made of codes that no cut changes; its layers then tell.
+        A tiny model's outputs may be made of codes that no cut changes; its layers count too.
         """
         with masked_heads(self.model, self.mask):
             masked = outputs_of(self.model, self.inputs)
         return distance(masked, outputs_of(self.model, self.inputs)) == 0
 
     def run(self, model: nn.Module, inputs: dict[str, Any] | None = None) -> list[Tensor]:
-        """What the model, or a copy of it, returns; its layers too, where it is made of codes."""
+        """The outputs of the model, or of a copy; with its layers' if :attr:`made_of_codes`."""
         inputs = self.inputs if inputs is None else inputs
         if not self.made_of_codes:
             return outputs_of(model, inputs)
@@ -56,16 +56,16 @@ class Case:
 
     @cached_property
     def generates(self) -> bool:
-        """Whether the unpruned model generates, from tokens alone or from what it is built for."""
+        """Whether the unpruned model generates, from tokens alone or from inputs of its kind."""
         if not self.whole or not getattr(self.model, "can_generate", bool)():
             return False
         try:
             return hasattr(self.generate(self.model), "logits")
-        except Exception:  # whatever the model asks for besides
+        except Exception:  # the model needs further arguments
             return False
 
     def generate(self, model: Any, **settings: Any) -> Any:
-        """Four tokens and their logits, of the model or of a copy of it."""
+        """Generate four tokens and their logits with the model or a copy of it."""
         names = ("input_ids", "attention_mask")
         if "input_ids" not in self.inputs:
             names = tuple(name for name in self.inputs if not name.startswith("decoder_"))
@@ -89,9 +89,9 @@ class Case:
 
     @cached_property
     def mask(self) -> HeadTensors:
-        """One head, or group, of each layer is cut; of one that has no other, in every second.
+        """A mask that cuts one head or group per layer; a layer's only one in every second layer.
 
-        Of each group one where groups stay, for another layer reads their keys and values.
+        If groups must stay because another layer reads their keys and values, one head of each.
         """
         mask = ones_mask(self.model)
         for block in self.blocks:
@@ -107,7 +107,7 @@ class Case:
 
     @cached_property
     def emptying(self) -> HeadTensors:
-        """All heads of every second layer are cut."""
+        """A mask that cuts all heads of every second layer."""
         mask = ones_mask(self.model)
         for block in self.blocks:
             if block.layer % 2 == 0:
@@ -115,9 +115,9 @@ class Case:
         return mask
 
     def removable(self, mask: HeadTensors) -> HeadTensors:
-        """The mask without what cannot be removed, so that the rest of the model is asked.
+        """The mask without heads that cannot be removed, so that the rest of the model is tested.
 
-        Where nothing can be removed it stays as it is, and is refused.
+        If nothing can be removed, it stays as it is, and is refused.
         """
         allowed = {kind: values.clone() for kind, values in mask.items()}
         for block in self.blocks:
@@ -128,7 +128,7 @@ class Case:
 
     @cached_property
     def masked(self) -> list[Tensor]:
-        """The same under :attr:`mask`."""
+        """The outputs of the model under :attr:`mask`."""
         with masked_heads(self.model, self.mask):
             return self.run(self.model)
 
@@ -139,19 +139,19 @@ class Case:
 
     @cached_property
     def of_pruned(self) -> list[Tensor]:
-        """What that copy returns."""
+        """The outputs of :attr:`pruned`."""
         return self.run(self.pruned)
 
 
 def outputs_of(model: nn.Module, inputs: dict[str, Any]) -> list[Tensor]:
-    """Every tensor of numbers that the model returns, caches left out."""
+    """Every floating-point tensor that the model returns, caches left out."""
     torch.manual_seed(0)
     with torch.no_grad():
         return tensors_of(model(**inputs))
 
 
 def tensors_of(outputs: Any) -> list[Tensor]:
-    """Tensors of numbers in what a model returns, however it is nested."""
+    """Floating-point tensors in what a model returns, however it is nested."""
     if isinstance(outputs, Tensor):
         return [outputs] if outputs.is_floating_point() else []
     if isinstance(outputs, Cache | EncoderDecoderCache):
@@ -164,7 +164,7 @@ def tensors_of(outputs: Any) -> list[Tensor]:
 
 
 def distance(found: list[Tensor], expected: list[Tensor]) -> float:
-    """The largest difference, over the largest number; infinite where shapes or NaN differ."""
+    """The largest difference over the largest value; infinite if shapes or NaN differ."""
     if len(found) != len(expected) or not expected:
         return float("inf")
     most = 0.0
@@ -185,11 +185,11 @@ class NotReached(LookupError):
 def parts_of(
     model: nn.Module, blocks: list[AttentionLayer]
 ) -> Iterator[tuple[nn.Module, dict[str, Any]]]:
-    """The model with inputs it runs on, then parts of it for the blocks these do not reach.
+    """Yield the model with inputs it runs on, then parts of it for the blocks these do not reach.
 
     Raises:
-        NotReached: after the last part, where there are blocks that no inputs reached.
-        LookupError: it runs on no inputs that were found.
+        NotReached: after the last part, if there are blocks that no inputs reached.
+        LookupError: no inputs were found that it runs on.
     """
     missing = {block.path for block in blocks}
     roots = ["", *(p for p, m in model.named_modules() if p and hasattr(m, "main_input_name"))]
@@ -224,7 +224,7 @@ def parts_of(
 def _reached(
     root: nn.Module, prefix: str, paths: set[str], inputs: dict[str, Any]
 ) -> tuple[set[str], str]:
-    """Those of the paths whose modules run on the inputs, or what goes wrong."""
+    """The paths whose modules run on the inputs, and what goes wrong, if anything."""
     within = [path for path in paths if path.startswith(prefix)]
     try:
         with record_outputs([root.get_submodule(p.removeprefix(prefix)) for p in within]) as calls:

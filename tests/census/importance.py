@@ -1,4 +1,4 @@
-"""The law of importance: a head's is the finite difference of the loss in its gate."""
+"""The law of importance: a head's importance is the finite difference of the loss in its gate."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from headprune_lib import head_importance, masked_heads, ones_mask
 from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch
 
-_STEPS = (2.0**-9, 2.0**-12, 2.0**-6)  # of a gate; exact in float32
+_STEPS = (2.0**-9, 2.0**-12, 2.0**-6)  # changes of a gate; exact in float32
 
 
 def importance_problem(
     model: nn.Module, batch: Batch, extra: dict[str, Any], blocks: list[AttentionLayer]
 ) -> str:
-    """What importance is where it is no finite difference; empty where it is one.
+    """The gap between importance and finite differences, in words; empty if there is none.
 
-    What rounding may hide, or feign, is asked again in double precision.
+    A problem, which rounding may feign, is checked again in double precision.
 
     Args:
-        extra: further arguments of the model that are no tensors.
+        extra: further arguments of the model that are not tensors.
 
     Raises:
         ValueError: importance is refused.
@@ -46,7 +46,7 @@ def _problem(
     steps: tuple[float, ...] = _STEPS,
     limit: float = 0.02,
 ) -> str:
-    """What importance is where it is no finite difference; empty where it is one."""
+    """The gap between importance and finite differences, in words; empty if there is none."""
     try:
         scores = head_importance(model, [batch], loss=_loss, normalize=None)
     except RuntimeError as error:
@@ -54,7 +54,7 @@ def _problem(
     rounding = 1.7 * torch.finfo(next(model.parameters()).dtype).eps
     for kind, layer, head in _some_heads(blocks):
         found, expected = float(scores[kind][layer, head]), []
-        for step in steps:  # too long where the loss bends, too short where it is rounded
+        for step in steps:  # may be too long where the loss bends, too short where it is rounded
             difference, size = _difference(model, batch, (kind, layer, head), step)
             expected.append(f"{difference:.4g}")
             if abs(found - difference) < limit * abs(difference) + rounding / step * size + 1e-6:
@@ -65,11 +65,11 @@ def _problem(
 
 
 def _in_double(model: nn.Module, batch: Batch) -> tuple[nn.Module, Batch] | None:
-    """The model and a batch in double precision; None where its code does not run so."""
+    """The model and a batch in double precision; None if its code does not run in it."""
     double, inputs = copy.deepcopy(model).double(), _doubled(batch)
     try:
         outputs_of(double, inputs)
-    except Exception:  # whatever its code makes of it
+    except Exception:  # its code may raise anything
         return None
     return double, inputs
 
@@ -98,14 +98,14 @@ def _difference(
 
 
 def _some_heads(blocks: list[AttentionLayer]) -> list[tuple[str, int, int]]:
-    """Of each kind the first head of the first layer and the last of the last."""
+    """For each kind, the first head of the first layer and the last head of the last layer."""
     first = {b.kind: (b.kind, b.layer, 0) for b in reversed(blocks)}
     last = {b.kind: (b.kind, b.layer, b.n_heads - 1) for b in blocks}
     return sorted({*first.values(), *last.values()})
 
 
 def _loss(outputs: Any, batch: Batch) -> Tensor:
-    """(example,): a fixed random sum of what the model returns for each."""
+    """A fixed random sum of what the model returns for each example, (example,)."""
     n = next(len(one) for one in batch.values() if isinstance(one, Tensor))
     total = torch.zeros(n, dtype=torch.float64)
     for number, tensor in enumerate(tensors_of(outputs)):
@@ -121,7 +121,7 @@ def _loss(outputs: Any, batch: Batch) -> Tensor:
 
 @contextmanager
 def _given(model: nn.Module, extra: dict[str, Any]) -> Iterator[None]:
-    """Inside, arguments that are no tensors are given to each pass."""
+    """Pass arguments that are not tensors to each forward pass while the context is active."""
     handle = model.register_forward_pre_hook(
         lambda _module, args, kwargs: (args, {**extra, **kwargs}), with_kwargs=True
     )

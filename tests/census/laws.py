@@ -1,4 +1,4 @@
-"""The laws, asked of one model: what holds, what does not, and what does not apply."""
+"""The laws, tested on one model: what holds, what does not, and what does not apply."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from headprune_lib.specs import UnknownArchitecture
 
 YES, NO_SUCH = "yes", "-"
 _PROVED = {"_headprune_discovery", "_headprune_trusted"}  # stays with the model, and its copies
-_LIMIT = 3e-5  # of a difference, over the largest number: the models are in float32
+_LIMIT = 3e-5  # largest difference over the largest value: the models are in float32
 
 
 class Broken(Exception):
@@ -39,16 +39,16 @@ def ask(model: nn.Module, unasked: list[str] | None = None) -> dict[str, str]:
 
     ``"-: …"`` says what the unpruned model itself cannot do.
 
-    Every block is asked: those that the model's own inputs do not reach, in the part of the model
-    that reaches them.
+    Every block is tested: those that the model's own inputs do not reach, in a part of the model
+    whose inputs reach them.
 
     Args:
-        unasked: is told of blocks that nothing reached.
+        unasked: receives a message about blocks that nothing reached.
 
     Raises:
         UnknownArchitecture: no attention was found.
-        LookupError: no inputs were found that the model runs on, or, where nobody is to be told,
-            that reach all of it.
+        LookupError: no inputs were found that the model runs on or, without ``unasked``, that
+            reach all of it.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -66,7 +66,7 @@ def ask(model: nn.Module, unasked: list[str] | None = None) -> dict[str, str]:
 
 
 def _gravity(answer: str) -> int:
-    """Of two parts' answers the graver one is the model's; of two alike the first."""
+    """The rank of an answer: the gravest of all parts is the model's, the first among equals."""
     word, _, reason = answer.partition(": ")
     return 2 * (NO_SUCH, YES, "refused", "no").index(word) + bool(word == NO_SUCH and reason)
 
@@ -130,7 +130,7 @@ def _importance(case: Case) -> str:
 
 
 def _apart(case: Case, n: int) -> bool:
-    """Whether the model returns a row an example that does not depend on the other examples."""
+    """Whether the model returns a row per example that does not depend on the other examples."""
     if not all(tensor.ndim and len(tensor) == n for tensor in case.plain):
         return False
     first = {
@@ -183,7 +183,7 @@ def _generation(case: Case, **settings: Any) -> str:
 
 
 def _unpruned_problem(case: Case, expected: Any, settings: dict[str, Any]) -> str:
-    """Why the unpruned model does not generate the same with these settings, masked or not."""
+    """The problem if the unpruned model generates something else with these settings, or ""."""
     try:
         found = case.generate(case.model, **settings)
     except Exception as error:
@@ -193,7 +193,7 @@ def _unpruned_problem(case: Case, expected: Any, settings: dict[str, Any]) -> st
 
 
 def _places(case: Case) -> str:
-    """What a model returns a layer at a time keeps its place where a layer has no heads."""
+    """Check that outputs returned layer by layer keep their places if a layer has no heads."""
     answer, mask = NO_SUCH, case.removable(case.emptying)
     pruned = prune_heads(copy.deepcopy(case.model), mask)
     for kernel in ("eager", None):
@@ -223,7 +223,7 @@ def _is_finite(returned: dict[str, tuple]) -> bool:
 def _by_layer(
     model: Any, case: Case, kernel: str | None, mask: HeadTensors | None = None
 ) -> dict[str, tuple]:
-    """What the model returns in tuples if asked for all, or nothing where it cannot be asked."""
+    """The tuples that the model returns if asked for all outputs; empty if it cannot be asked."""
     own = copy.deepcopy(model)
     try:
         if kernel:
@@ -257,7 +257,7 @@ _LAWS: dict[str, Callable[[Case], str]] = {
     "places": _places,
 }
 LAWS = (*_LAWS, "hooks")
-"""A mask of ones changes nothing; a mask is zeroed columns of the output projection; importance is
-a finite difference; removal is masking, of some heads and of all heads of a layer; what is saved
-loads; a pruned model generates what a masked one does, with either cache, its prompt read in
-chunks or at once; what is returned a layer at a time keeps its place; nothing stays behind."""
+"""A mask of ones changes nothing, a mask zeroes columns of the output projection, importance is a
+finite difference, removal equals masking (of some heads, and of all heads of a layer), a saved
+model loads, a pruned model generates what a masked one does (with either cache, its prompt read in
+chunks or at once), outputs of layers keep their places, and no hook stays behind."""

@@ -22,7 +22,7 @@ SIZES, AT_MOST, ALIKE, DOUBLING = (
 )
 OVERRIDES = {name: one["values"] for one in _TABLE["overrides"] for name in one["types"].split()}
 
-# The class that a type is built as: the first of these tasks that it has one for.
+# A type is built as the class for the first of these tasks that it has one for.
 TASKS = (
     auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
     auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING,
@@ -40,7 +40,7 @@ _NEEDED = {
     *("num_key_value_heads", "head_dim", "num_experts_per_tok", "topk_group", "n_group"),
     *("n_routed_experts", "num_local_experts"),
 }
-"""What some configurations leave open and their models need."""
+"""Fields that some configurations leave open but their models need."""
 
 
 def tiny_config(model_type: str) -> PreTrainedConfig:
@@ -51,7 +51,7 @@ def tiny_config(model_type: str) -> PreTrainedConfig:
 
 
 def _small(config: PreTrainedConfig) -> dict[str, Any]:
-    """Arguments that make a configuration of this class small, those inside it too."""
+    """Arguments that make a configuration of this class small, including nested configurations."""
     taken = inspect.signature(type(config).__init__).parameters
     small: dict[str, Any] = {}
     for name, value in vars(config).items():
@@ -85,7 +85,7 @@ def _small(config: PreTrainedConfig) -> dict[str, Any]:
     return small
 
 
-# Types whose rotary positions are of time, height and width, whether their defaults say so or not.
+# Types whose rotary positions have time, height and width, whether their defaults say so or not.
 _SECTIONED = re.compile(r"vl|glm.*(v|image|ocr)|omni|colqwen|glmga|paddleocr|keye|ernie4_5_vl")
 
 

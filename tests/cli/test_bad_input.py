@@ -1,4 +1,4 @@
-"""Tables of bad input: the command ends in one line and code 2."""
+"""Tables of bad input, for which the command ends with one line and code 2."""
 
 import json
 import shutil
@@ -48,7 +48,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture
 def headprune(monkeypatch, capfd):
-    """Runs the command as its entry point does; what no user is to see is raised."""
+    """Run the command as its entry point does; errors that no user should see are raised."""
 
     def run(*words):
         monkeypatch.setattr("sys.argv", ["headprune", *map(str, words)])
@@ -65,7 +65,7 @@ def one_line(code, said, message):
     assert said.startswith("headprune: ") and said.count("\n") == 1, said
 
 
-# what is typed, and what is said of it
+# arguments, and the message
 WORDS = [
     ("inspet", "No such command 'inspet'. Did you mean 'inspect'? (see headprune --help)"),
     ("inspect a --wide", "No such option: --wide (see headprune inspect --help)"),
@@ -104,7 +104,7 @@ WORDS = [
     ("export even out --format gguf", "no architecture in llama.cpp"),
     ("export even out --format gguf --tokenizer-from x", "no file"),
 ]
-# the same of options of `prune classifier rows.tsv out`
+# the same for options of `prune classifier rows.tsv out`
 OPTIONS = [
     ("", "no bound given; name exactly one of --amount, --parameters"),
     ("--amount 2", "Invalid value for '--amount'"),
@@ -160,7 +160,7 @@ def test_a_lack_of_memory_is_said(headprune, folders, tmp_path, monkeypatch, err
     one_line(*headprune(*words), "out of memory: lower --batch-size")
 
 
-# name of the file, what is in it, which model it is for, what is said
+# name of the file, its content, the model that it is for, and the message
 FILES = [
     ("rows.tsv", "\n\n", "classifier", "reads the columns text and label (--text-column"),
     ("rows.tsv", HEAD, "classifier", "holds no row"),
@@ -216,7 +216,7 @@ def without(*pattern):
     return lambda folder: [path.unlink() for name in pattern for path in folder.glob(name)]
 
 
-# folder, what is done to it, what is said of it
+# folder, what is done to it, and the message
 MODELS = [
     ("classifier", without("tokenizer*"), "no tokenizer beside"),
     ("classifier", text("tokenizer.json", "{"), "the tokenizer's files in"),

@@ -1,4 +1,4 @@
-"""Which of the bounds was asked for, and what contradicts itself."""
+"""The choice among the bounds, and options that contradict one another."""
 
 import pytest
 from ownmodels import classifier, kept_in, language_model, run, told

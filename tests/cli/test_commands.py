@@ -110,7 +110,7 @@ def test_a_disk_that_is_full_leaves_no_folder_and_the_rerun_works(
 def test_score_is_a_criterion_in_a_column_of_its_name(
     folder, labelled, batches_of, options, by, settings
 ):
-    """By rising score, under the eager kernel if attention weights are read."""
+    """Rows are in order of rising score, under the eager kernel if attention weights are read."""
     model = classifier()
     assert model.config._attn_implementation == "sdpa"  # transformers' choice
     rows = told("score", folder, labelled, *options)

@@ -96,7 +96,7 @@ def test_a_regressions_labels_are_numbers_and_have_no_accuracy():
 
 @pytest.mark.parametrize("piece", [0, 2, 9])
 def test_a_decoders_classifier_reads_the_same_position_in_any_batch(piece):
-    # it finds the last piece of a text by the configuration's padding piece
+    # it finds the last token of a text by the configuration's padding token
     torch.manual_seed(0)
     model = transformers.LlamaForSequenceClassification(
         transformers.LlamaConfig(**SMALL, pad_token_id=piece, initializer_range=0.3)

@@ -1,4 +1,4 @@
-"""The page about a pruning: it says what was done, to everyone, and needs no other file."""
+"""The report on a pruning: it says what was done, is accessible, and needs no other file."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from headprune_lib.cli.report import maps
 
 @pytest.fixture
 def made(tmp_path, labelled, monkeypatch):
-    """A report on a model with a name that would be markup, and what the command printed."""
+    """A report on a model whose name looks like markup, and what the command printed."""
     folder = kept_in(tmp_path / "<b>model", classifier())
     words = ["prune", folder, labelled, tmp_path / "out", "--parameters", 0.9]
     words += ["--report", tmp_path / "report.html"]

@@ -1,4 +1,4 @@
-"""A tiny model, six examples, and each one's derivatives by real gates."""
+"""A tiny model, six examples, and each example's derivatives by real gates."""
 
 import pytest
 from gates import of_examples
@@ -17,7 +17,7 @@ def examples():
 
 @pytest.fixture(scope="session")
 def derivatives(model, examples):
-    """(example, layer, head) in float64."""
+    """Derivatives by real gates, (example, layer, head), in float64."""
     return of_examples(model, [examples])["self"]
 
 

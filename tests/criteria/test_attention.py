@@ -1,4 +1,4 @@
-"""Criteria by attention weights, from the model's own, and what is made of two scores."""
+"""Criteria by attention weights, against the model's own, and combinations of two scores."""
 
 import math
 import warnings
@@ -15,7 +15,7 @@ from headprune_lib.criteria.gradient import importance
 
 
 def by_rows(model, batch, of):
-    """(layer, head): mean over real queries of a number of the weights on real keys."""
+    """Mean over real queries of a statistic of the weights on real keys, (layer, head)."""
     shape = model.config.num_hidden_layers, model.config.num_attention_heads
     sums, queries = torch.zeros(shape, dtype=torch.float64), 0
     for row in parts_of(batch, 1):

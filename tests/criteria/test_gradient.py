@@ -1,4 +1,4 @@
-"""Criteria by derivatives, against real gates and differences, one example at a time, however batched."""
+"""Criteria by derivatives, against real gates and differences of each example, however batched."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from headprune_lib.masking import ones_mask
 
 
 def accumulated(parts):
-    """The old script's loop: ``backward`` adds to a gradient that nobody sets back to zero."""
+    """The old script's loop: ``backward`` adds to a gradient that is never set back to zero."""
     gradient, total = 0, 0
     for part in parts:
         gradient = gradient + part.mean(0)
@@ -21,7 +21,7 @@ def accumulated(parts):
     return total / len(parts)
 
 
-# criterion -> the score, of the derivatives (example, layer, head) of each batch
+# criterion -> the score from the derivatives (example, layer, head) of each batch
 PLAIN = {
     "importance": lambda parts: torch.cat(parts).abs().mean(0),
     "importance-signed": lambda parts: -torch.cat(parts).mean(0),
@@ -38,7 +38,7 @@ def test_it_is_made_of_each_examples_derivatives(model, split, derivatives, by, 
     expected = PLAIN[by](derivatives.tensor_split(cuts))
     torch.testing.assert_close(found, expected, **ROUNDING)
     unit = expected / expected.square().sum(1, keepdim=True).sqrt()  # within a layer
-    found = score_heads(model, split(cuts), by)["self"]  # as is usual for the criterion
+    found = score_heads(model, split(cuts), by)["self"]  # with the criterion's usual normalisation
     usual = expected if by in ("importance-signed", "fisher") else unit
     torch.testing.assert_close(found, usual, **ROUNDING)
     if by != "importance-signed":
@@ -76,7 +76,7 @@ def test_by_token_it_is_a_mean_over_the_tokens_of_the_side_that_attends(name):
 
 
 def losses_at(model, batch, head, gate, others=1.0):
-    """(example,) in float64: the loss with a head's gate at one place and all others at another."""
+    """Losses, (example,) in float64, with a head's gate at ``gate`` and the rest at ``others``."""
     mask = {kind: torch.full_like(values, others) for kind, values in ones_mask(model).items()}
     mask[head[0]][head[1:]] = gate
     logits, labels = logits_of(model, batch, mask).double(), batch["labels"]
@@ -116,7 +116,7 @@ def test_it_is_the_derivative_of_the_norm_and_needs_no_labels(model, split, exam
     [
         ("bert", "eager", ("self", 1, 2)),
         ("t5", "eager", ("dec-dec", 1, 0)),
-        # whose derivative has none of its own
+        # a kernel whose derivative has none of its own
         ("bart", "sdpa", ("enc-dec", 0, 3)),
         ("bert", "sdpa", ("self", 2, 0)),
     ],

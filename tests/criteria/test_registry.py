@@ -77,7 +77,7 @@ def test_each_says_what_it_is_and_scores_every_head_that_is_left_by_its_seed(nam
 @pytest.mark.parametrize("unlabelled", ["all labels -100", "texts of one token"])
 @pytest.mark.parametrize("by", sorted(set(CRITERIA) - UNLABELLED))
 def test_where_no_label_counts_there_are_no_scores(by, unlabelled):
-    """Of no loss there is no order; a language model of one token has nothing to predict."""
+    """Without a loss there is no order; after a single token there is nothing to predict."""
     model, batch = build("gpt2"), batch_for("gpt2")
     if unlabelled == "all labels -100":
         batch["labels"] = torch.full_like(batch["labels"], -100)

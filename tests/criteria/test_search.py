@@ -1,4 +1,4 @@
-"""Greedy search, Shapley values and learned gates, against what is written out here."""
+"""Greedy search, Shapley values and learned gates, against computations written out here."""
 
 import itertools
 
@@ -39,7 +39,7 @@ def test_reused_activations_give_the_losses_of_plain_passes(name):
 
 
 def test_one_permutation_gives_each_head_what_it_adds_to_those_before_it(examples):
-    """Of three heads that are left, so that every order can be tried."""
+    """Only three heads are left, so that every order can be tried."""
     model = prune_heads(build(), head_mask(build(), [head for head in EVERY if head not in LEFT]))
     possible = []
     for order in itertools.permutations(LEFT):
@@ -69,7 +69,7 @@ def test_the_values_sum_to_what_all_heads_do(model, examples, split):
 
 
 def test_what_is_closed_first_costs_least(model, examples):
-    """Against random orders: the loss without the six heads that the gates close."""
+    """Compared with random orders: the loss without the six heads that the gates close."""
     found = score_heads(model, [examples], "gates", updates=150)
     learned = loss_without(model, examples, rank_heads(found)[:6])
     generator = torch.Generator().manual_seed(0)

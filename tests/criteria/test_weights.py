@@ -29,7 +29,7 @@ def test_it_is_the_norm_of_what_the_head_does_to_a_lone_key(name):
 
 
 def _columns(block, head):
-    """Where a head's values lie among the outputs of the projection that makes them."""
+    """The place of a head's values in the outputs of the projection that makes them."""
     n, width = len(block.kept_heads), block.head_dim
     if not block.spec.fused:
         start = head // block.queries_per_kv * width

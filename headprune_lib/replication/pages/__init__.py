@@ -1,1 +1,1 @@
-"""What pages show: tables, plots, numbers, and the notebooks themselves."""
+"""The contents of the book's pages: tables, plots, numbers, and the notebooks themselves."""

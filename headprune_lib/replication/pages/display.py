@@ -1,4 +1,4 @@
-"""What a notebook's cells hand to their page: numbers for the prose, figures, tables, verdicts."""
+"""Output of a notebook's cells for its page: numbers for the prose, figures, tables, verdicts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 NOT_BORNE_OUT = "**Not with these parameters:**"
-"""Begins a conclusion that a run does not bear out."""
+"""Prefix of a conclusion that a run does not bear out."""
 
 
 def say(text: str) -> Markdown:
@@ -58,12 +58,12 @@ def say(text: str) -> Markdown:
 
 
 def holds(condition: object, sentence: str) -> Markdown | None:
-    """A conclusion, if what it rests on is so; else that these parameters do not bear it out.
+    """A conclusion if its condition is met, else a note that these parameters do not bear it out.
 
-    The committed notebooks hold every conclusion; a run with other parameters reports and goes on.
+    The committed notebooks bear out all conclusions; other runs report and go on.
 
     Args:
-        condition: None where a result that the conclusion is about was not measured: then nothing
+        condition: None if a result that the conclusion is about was not measured; then nothing
             is written.
     """
     if condition is None:
@@ -81,9 +81,9 @@ def show(
     Args:
         table: its first column names the rows.
         name: number of the table on the page, such as ``"Table 1"`` or ``"Table S1"``; its anchor
-            is ``#table-1``. Without one the table has neither.
-        caption: what is seen in it, as HTML.
-        csv: what its CSV holds, if that is more than is shown.
+            is ``#table-1``. An unnamed table has neither.
+        caption: what it shows, as HTML.
+        csv: the contents of its CSV, if that is more than is shown.
     """
     if table.empty:
         return HTML(f"<p>{NOT_MEASURED.capitalize()}.</p>")
@@ -95,8 +95,8 @@ def show_figure(name: str, caption: str, draw: Callable[..., Figure], *what: Any
 
     Args:
         name: its number on the page, such as ``"Figure 1"``; its anchor is ``#figure-1``.
-        caption: what is seen in it, as HTML.
-        draw: a function of ``plots``; ``what`` are its arguments.
+        caption: what it shows, as HTML.
+        draw: a function of ``plots``, called with ``what``.
     """
     pictures = []
     for variant, layout in (("wide", WIDE), ("narrow", NARROW)):
@@ -110,7 +110,7 @@ def show_figure(name: str, caption: str, draw: Callable[..., Figure], *what: Any
 
 
 def show_again(*results: Result) -> HTML:
-    """How each result is measured again: command, minutes, and the files that hold its values."""
+    """A folded table of how to measure each result again: commands, minutes, machines and files."""
     words = (
         f"{len(results)} result{'s' * (len(results) != 1)}: commands, minutes, machines and files"
     )

@@ -1,7 +1,7 @@
-"""What plain Markdown shows of the stored results, between two marks.
+"""Markdown and files written from the stored results, outside the book.
 
-The README has the answer, one figure and a short table of verdicts. The leaderboard of orders of removal
-is a file of its own.
+Between two marks the README has the answer, one figure and a short table of verdicts. The
+leaderboard of orders of removal is a file of its own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def shown_curve() -> Result:
     """The stored pruning curve that the figure draws.
 
     Raises:
-        FileNotFoundError: it was not measured; the message names the command that does.
+        FileNotFoundError: it was not measured; the message names the command to do so.
     """
     if (curve := pick(collect(measurements.found("figure3b")), _MODEL, _TASK)) is None:
         raise FileNotFoundError(
@@ -54,7 +54,7 @@ def shown_curve() -> Result:
 
 
 def findings(curve: Result) -> str:
-    """The Markdown between the README's two marks; the pruning curve of Figure 3b is what it shows."""
+    """The Markdown between the README's two marks, which shows the pruning curve of Figure 3b."""
     figure3b, verdicts = curve.values, evidence.all_verdicts()
     sure = " ".join(how_sure(verdicts, all_results()))
     share, main, random = (
@@ -83,7 +83,7 @@ def findings(curve: Result) -> str:
 
 
 def write_findings() -> list[Path]:
-    """Put what is stored into the README, and draw the figure; returns the files.
+    """Update the README, its figure and the leaderboard from what is stored; return the files.
 
     Raises:
         ValueError: the README lacks the marks.
@@ -108,11 +108,11 @@ def write_findings() -> list[Path]:
 
 
 LEADERBOARD = "book/static/leaderboard"
-"""Path below the checkout, without the ending."""
+"""Path relative to the checkout, without the extension."""
 
 
 def leaderboard_files(found: Mapping[str, Result]) -> dict[str, bytes]:
-    """Path below the checkout -> content."""
+    """Path relative to the checkout -> content of the leaderboard's files."""
     rows = plain(leaderboard_rows(found))
     return {
         f"{LEADERBOARD}.json": (json.dumps(rows, indent=1) + "\n").encode(),

@@ -1,4 +1,4 @@
-"""A result's values as a table: a row a head, a layer, a cut, a batch size, or a step of a curve.
+"""A result's values as a table: one row per head, layer, cut, batch size or step of a curve.
 
 The site ships each table as the CSV file of its result, and the notebooks show and plot it.
 """
@@ -19,13 +19,13 @@ _LISTS = ("heads", "layers", "cuts", "pairs", "recipes", "recovered", "rows")
 
 
 def frame(result: Result) -> pd.DataFrame:
-    """The table of a result; layers and heads count from 0, intervals are two columns.
+    """The table of a result; layers and heads count from 0, an interval takes two columns.
 
     Args:
-        result: of any measurement. Of a pruning curve a row is a step of an order: ``removed``
+        result: of any measurement. For a pruning curve a row is a step of an order: ``removed``
             (share of the heads), ``mean`` score, ``interval_low`` and ``interval_high``, ``kept``
-            (share of the score above chance) with its interval, and the score of every run. Of
-            trainings a row is a checkpoint, ``bleu`` that of the unpruned model.
+            (share of the score above chance) with its interval, and the score of every run. For
+            trainings a row is a checkpoint, and ``bleu`` is that of the unpruned model.
     """
     return pd.DataFrame(_rows(result.values))
 
@@ -70,9 +70,9 @@ def _rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _at(step: int, curve: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
-    """What a curve says at a step beside its mean, intervals as two columns.
+    """A curve's values at a step besides its mean, with intervals as two columns.
 
-    A language model's interval is of its perplexity, and what it keeps is in the curve itself.
+    A language model's interval is that of its perplexity; its share kept is in the curve itself.
     """
     if "perplexity" in curve:
         columns = {"perplexity": curve["perplexity"], "perplexity_interval": curve["interval"]}
@@ -84,7 +84,7 @@ def _at(step: int, curve: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[st
 
 
 def _sizes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """A number of sentences a row: what scores on them say beside scores on all."""
+    """One row per number of sentences: scores on them compared with scores on all."""
     for row in rows:
         yield {"sentences": row["n"], "between": row["between"]} | {
             f"{name} {field}": value
@@ -94,7 +94,7 @@ def _sizes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _correlations(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A domain or an effect of single heads a row: the rank correlation of scores with it."""
+    """One row per domain or effect of single heads: its rank correlation with the scores."""
     effects = {name: found[name] for name in ("effect", "given_layer", "given_both")}
     for name, correlation in {**found["domains"], **effects}.items():
         if correlation:
@@ -102,9 +102,9 @@ def _correlations(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Fields with one value; an interval becomes two fields, longer lists stay in the JSON.
+    """Yield the single values of a row; an interval becomes two, longer lists stay in the JSON.
 
-    What stands before and after something is told field by field.
+    Mappings named ``before`` and ``after`` are flattened field by field.
     """
     for name, value in row.items():
         if isinstance(value, list):
@@ -125,9 +125,9 @@ def prunable_at(
     """The share of heads that can be removed in an order, ``{"share", "interval"}``.
 
     Args:
-        values: those of a pruning curve's result.
+        values: the values of a pruning curve's result.
         order: such as ``"importance"`` or ``"random"``.
-        tolerance: the loss that counts as none, as a share of what the model has above chance.
+        tolerance: the loss that counts as none, as a share of the model's score above chance.
 
     Raises:
         KeyError: the order, or the tolerance, was not measured; the message names those that were.
@@ -150,5 +150,5 @@ def step_at(shares: Sequence[float], removed: float) -> int:
 
 
 def raw_importance(curve: Result) -> np.ndarray:
-    """I_h of the first training behind a pruning curve, not normalised, (layer, head)."""
+    """Unnormalised I_h of the first training behind a pruning curve, (layer, head)."""
     return curve.parts["importance"].raw["scores"]

@@ -1,6 +1,6 @@
-"""Notebooks: found by name, run with papermill, stored without machine noise.
+"""Find notebooks by name, run them with papermill, and store them without machine noise.
 
-A stored notebook holds what was computed and nothing of when and where: executing it again with
+A stored notebook contains what was computed, but not when or where: executing it again with
 unchanged results gives an empty diff.
 """
 
@@ -31,19 +31,19 @@ HOW_NOT_WHAT = frozenset({"fresh"})
 
 
 def notebooks_root() -> Path:
-    """The folder of the project's notebooks, also the working directory they run in."""
+    """The folder of the project's notebooks, which is also their working directory."""
     return project_root() / "notebooks"
 
 
 def find_notebook(name: str | Path) -> Path:
-    """The notebook that a path, or the short name of one of the project's, means.
+    """Find a notebook by a path, or by the short name of one of the project's.
 
     Args:
         name: a path with or without ``.ipynb``, or a name in ``notebooks/`` such as
             ``01_one_head``, or the beginning of one, such as ``1``, whatever the working directory.
 
     Raises:
-        FileNotFoundError: there is none; the message names the nearest ones.
+        FileNotFoundError: no such notebook; the message names the nearest ones.
     """
     asked = Path(name).expanduser()
     if asked.suffix != ".ipynb":
@@ -79,7 +79,7 @@ def notebook_parameters(path: Path) -> dict[str, Any]:
 
 
 def check_values(path: Path, parameters: Mapping[str, Any]) -> None:
-    """Raises WrongParameter for what a notebook of the project would refuse; no kernel is started."""
+    """Raise WrongParameter for values that a notebook would refuse, without starting a kernel."""
     declared = notebook_parameters(path)
     for name in parameters:
         if name not in declared:
@@ -90,7 +90,7 @@ def check_values(path: Path, parameters: Mapping[str, Any]) -> None:
 
 
 def parse_value(text: str) -> Any:
-    """A parameter's value from the command line, read as YAML; ValueError for what is none.
+    """Parse a parameter's value from the command line as YAML; ValueError if it is not valid.
 
     >>> [parse_value(text) for text in ("256", "1e-3", "True", "default", "[0, 1]")]
     [256, 0.001, True, 'default', [0, 1]]
@@ -117,16 +117,16 @@ def run_notebook(
         parameters: values that replace those of the cell tagged ``parameters``. The cell that
             records them stays in the stored notebook, unless it only asked for a fresh
             measurement.
-        output: where the executed notebook goes; in place by default. What is there stays
+        output: path of the executed notebook; in place by default. An existing file stays
             untouched if the run fails.
 
-    With parameters that change the result a page of HTML is written beside ``output``.
+    With parameters that change the result, an HTML page is written next to ``output``.
 
     Returns:
         The path of the stored notebook.
 
     Raises:
-        FileNotFoundError: no such notebook, or no folder to put ``output`` into.
+        FileNotFoundError: no such notebook, or no folder for ``output``.
         OSError: the folder cannot be written to.
         WrongParameter: a parameter that the notebook does not declare.
         papermill.PapermillExecutionError: a cell failed; the message holds its traceback.
@@ -154,7 +154,7 @@ def run_notebook(
         cwd=str(notebooks_root()),
         progress_bar=False,
         stderr_file=sys.stderr,  # the measurements' own progress bars
-        extra_arguments=["--log-level=CRITICAL"],  # the kernel's own remarks are no part of them
+        extra_arguments=["--log-level=CRITICAL"],  # not the kernel's own messages
     )
     rerun = not parameters.keys() <= HOW_NOT_WHAT
     strip_noise(notebook, keep_injected=rerun)
@@ -167,7 +167,7 @@ def run_notebook(
 
 
 def strip_noise(notebook: nbformat.NotebookNode, keep_injected: bool = False) -> None:
-    """Remove, in place, what depends on the moment and the machine of a run.
+    """Remove, in place, everything that depends on the time and the machine of a run.
 
     That is papermill's records, timings, the interpreter's version, stderr (progress bars,
     warnings), widgets and absolute paths; execution counts are renumbered from 1.
@@ -202,7 +202,7 @@ def strip_noise(notebook: nbformat.NotebookNode, keep_injected: bool = False) ->
 
 
 def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Printed text in one piece: in which pieces it arrives is up to the kernel's clock."""
+    """Join printed text: the pieces in which it arrives depend on the kernel's timing."""
     joined: list[nbformat.NotebookNode] = []
     for output in outputs:
         if output.output_type == "stream" and joined and joined[-1].output_type == "stream":
@@ -229,7 +229,7 @@ def _clean_output(output: nbformat.NotebookNode, execution_count: int | None) ->
 
 
 def _relative(text: str) -> str:
-    """The text with paths inside the project made relative to it, and the home folder as ~."""
+    """The text with project paths made relative, and home and temporary folders abbreviated."""
     root, home, scratch = str(project_root()), str(Path.home()), tempfile.gettempdir()
     text = re.sub(
         re.escape(root) + r"(?![\w.-])/?", lambda found: "" if found[0][-1] == "/" else ".", text

@@ -36,19 +36,19 @@ PARAMETERS = (
     "data",
     "device",
 )
-"""What a notebook may replace of its profile, ``None`` leaving the profile's value."""
+"""Settings of its profile that a notebook may override; ``None`` keeps the profile's value."""
 
 
 def open_page(parameters: Mapping[str, Any]) -> Page:
-    """The page with a notebook's parameters: ``open_page(globals())``.
+    """Open the page with a notebook's parameters: ``open_page(globals())``.
 
     Args:
-        parameters: ``profile``, the name of a profile; ``fresh``, whether to measure even what is
-            stored; any of :data:`PARAMETERS`. Other names are ignored.
+        parameters: ``profile``, the name of a profile; ``fresh``, whether to measure again what
+            is stored; any of :data:`PARAMETERS`. Other names are ignored.
 
     Raises:
-        WrongParameter: papermill was given a parameter that the notebook does not have, or a value
-            is wrong, or the device is not here.
+        WrongParameter: papermill was given a parameter that the notebook does not have, a value
+            is wrong, or the device is not available.
     """
     from IPython import get_ipython  # no notebook is needed to read its parameters
 
@@ -58,7 +58,7 @@ def open_page(parameters: Mapping[str, Any]) -> Page:
 
 
 def read_parameters(parameters: Mapping[str, Any]) -> Profile:
-    """The profile that a notebook's parameters mean; arguments and errors as of :func:`open_page`."""
+    """The profile that a notebook's parameters mean; arguments and errors of :func:`open_page`."""
     fresh = parameters.get("fresh", False)
     values = {name: parameters[name] for name in PARAMETERS if name in parameters}
     values["n_headline"] = values.get("n_verses")
@@ -73,18 +73,18 @@ def read_parameters(parameters: Mapping[str, Any]) -> Profile:
 
 
 def check_injected(cells: Sequence[str]) -> None:
-    """Raises WrongParameter for a name that papermill sets and no cell before it.
+    """Raise WrongParameter for a name that papermill sets but no earlier cell does.
 
-    Papermill adds a cell after the one that is tagged ``parameters``, and lets every name pass.
+    Papermill adds a cell after the one tagged ``parameters`` and accepts every name.
 
     Args:
-        cells: the sources of the cells that were run, in their order.
+        cells: the sources of the cells that were run, in order.
     """
     declared: set[str] = set()
     for cell in cells:
         try:
             nodes = [*ast.walk(ast.parse(cell))]
-        except SyntaxError:  # of a cell that somebody tried by hand
+        except SyntaxError:  # in a cell that somebody tried by hand
             continue
         names = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         if cell.startswith("# Parameters\n") and (wrong := sorted(names - declared)):
@@ -93,17 +93,17 @@ def check_injected(cells: Sequence[str]) -> None:
 
 
 class Page:
-    """A page's own results, and those of other models and tasks to show beside them."""
+    """A page's own results, and those of other models and tasks to show alongside."""
 
     def __init__(self, settings: Profile, fresh: bool = False) -> None:
         self.settings, self.fresh = settings, fresh
         self._own: list[tuple[str, Result]] = []
 
     def get(self, name: str, task: str | None = None) -> Result:
-        """The page's own result of a measurement, by its name in the paper: stored, or made now.
+        """The page's own result of a measurement, named as in the paper: loaded or measured now.
 
         Args:
-            task: of a translation measurement, the pair of languages; the main one if not given.
+            task: the language pair of a translation measurement; the main one if not given.
         """
         result = measurements.get(
             name, self.settings, task=task, fresh=self.fresh, announce=planning.announce
@@ -114,15 +114,15 @@ class Page:
     def classifier(
         self, n: int, split: str = "test", elsewhere: bool = False
     ) -> tuple[torch.nn.Module, list[utils.Batch]]:
-        """The page's fine-tuned classifier, and the first texts of a split in batches with labels.
+        """The page's fine-tuned classifier, and the first texts of a split in labelled batches.
 
-        A committed model takes the place of one whose weights are not here: a notebook that shows
+        A committed model replaces one whose weights are missing, so that a notebook that shows
         stored numbers does not train for hours.
 
         Args:
-            n: texts.
-            split: ``"test"``, or ``"train"``.
-            elsewhere: of the first other domain that the task has.
+            n: number of texts.
+            split: ``"test"`` or ``"train"``.
+            elsewhere: whether to take texts of the task's first other domain.
         """
         settings = self.settings
         weights = weights_path(settings.model, recipe(settings, settings.seed))
@@ -137,18 +137,18 @@ class Page:
     def translator(
         self, n: int, split: str = "test", task: str | None = None, model: str | None = None
     ) -> tuple[torch.nn.Module, list[utils.Batch]]:
-        """As :meth:`classifier`: the page's translator, and pairs of sentences as batches whose
+        """Like :meth:`classifier`: the page's translator, and sentence pairs as batches whose
         labels are the reference's tokens.
 
         Args:
-            task: the pair of languages; the main one if not given.
-            model: of the task's models in the profile; the one that is measured if not given.
+            task: the language pair; the main one if not given.
+            model: one of the task's models in the profile; the measured one if not given.
         """
         subject = self._translation(task, model)
         return subject.model, subject.forced(subject.split(split).first(n)).batches
 
     def decode(self, ids: torch.Tensor) -> list[str]:
-        """The text of the main translator's ids, a row a sentence."""
+        """Decode the main translator's ids into texts, one per row."""
         return self._translation().translator.pieces.texts(ids.tolist())
 
     def _translation(
@@ -164,17 +164,17 @@ class Page:
 
     @property
     def folder(self) -> Path:
-        """Where the stored results of the page's profile are."""
+        """The folder of the stored results of the page's profile."""
         return results_folder(self.settings)
 
     def found(self, *names: str) -> dict[str, Result]:
-        """Name -> result of every model and task, those that the page has asked for among them."""
+        """Name -> result for every model and task, including those that the page has asked for."""
         return collect(measurements.found(*names, root=self.folder), self._own_of(names))
 
     def of(self, name: str) -> dict[str, Result]:
-        """Name -> result of every model and task that a figure of the paper is about, own ones first.
+        """Name -> result for every model and task that a paper's figure covers, own ones first.
 
-        ``found`` takes all tasks of the figure's measurement and half, Figure 6d's among Figure 3a's.
+        ``found`` takes all tasks of the measurement and half, such as Figure 6d's for Figure 3a.
         """
         shown = {
             label: result
@@ -184,7 +184,7 @@ class Page:
         return dict(sorted(shown.items(), key=lambda item: not self._is_own(item[1], [name])))
 
     def others(self, *names: str) -> dict[str, Result]:
-        """Name -> stored result of every model and task but those that the page has asked for."""
+        """Name -> stored result for every model and task that the page has not asked for."""
         found = measurements.found(*names, root=self.folder)
         return collect(stored for stored in found if not self._is_own(stored, names))
 
@@ -198,8 +198,8 @@ class Page:
 def collect(stored: Iterable[Result], own: Iterable[Result] = ()) -> dict[str, Result]:
     """Name -> result: the stored ones in their order, then a page's own that are not among them.
 
-    A run on other parameters than the stored result of its model and task stands beside that one,
-    as ``... (this run)``.
+    A run with parameters that differ from those of its model and task's stored result is listed
+    too, as ``... (this run)``.
     """
     shown = {setting(result): result for result in stored}
     for result in own:
@@ -210,14 +210,14 @@ def collect(stored: Iterable[Result], own: Iterable[Result] = ()) -> dict[str, R
 
 
 def pick(shown: Mapping[str, Result], model: str, task: str) -> Result | None:
-    """The result of a model on a task, None where there is none: another's never takes its place."""
+    """The result of a model on a task, or None; another's result is never used instead."""
     return next(
         (result for result in shown.values() if (result.model, result.task) == (model, task)), None
     )
 
 
 def _same(one: Result, two: Result) -> bool:
-    """Whether two results of one measurement are one, which their signatures tell."""
+    """Whether two results of one measurement are the same, judged by their signatures."""
     first, second = (
         {name: part.signature["digest"] for name, part in result.parts.items()}
         for result in (one, two)

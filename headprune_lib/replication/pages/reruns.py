@@ -1,4 +1,4 @@
-"""A notebook that was run with parameters of one's own: it says so, and reads well without the book."""
+"""Notebooks run with a user's own parameters: marked as such, and readable without the book."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ROLE = re.compile(r"\{([a-z:]+)\}`([^`<]*?)\s*(?:<[^`>]*>)?`")
 
 
 def name_of_rerun(folder: Path, stem: str, parameters: Mapping[str, Any]) -> Path:
-    """The file of a run with these parameters: ``<stem>-run.ipynb``, numbered where others are.
+    """The file of a run with these parameters: ``<stem>-run.ipynb``, numbered if others exist.
 
-    A run with the same parameters takes the place of the one before; no other file is overwritten.
+    A run with the same parameters replaces the one before; no other file is overwritten.
     """
     asked = json.dumps(dict(parameters), sort_keys=True)
     names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
@@ -39,7 +39,7 @@ def _parameters_of(path: Path) -> str | None:
 
 
 def mark_as_rerun(notebook: nbformat.NotebookNode, parameters: Mapping[str, Any]) -> None:
-    """Say at the top, in place, what was changed, and what a role of MyST says in plain words."""
+    """Say at the top, in place, what was changed, and put MyST's roles into plain words."""
     notebook.metadata[_RERUN] = json.dumps(dict(parameters), sort_keys=True)
     changed = ", ".join(f"`{name} = {value!r}`" for name, value in parameters.items())
     banner = (
@@ -53,7 +53,7 @@ def mark_as_rerun(notebook: nbformat.NotebookNode, parameters: Mapping[str, Any]
 
 
 def in_plain_words(notebook: nbformat.NotebookNode) -> None:
-    """Put words in place of MyST's citations and links, which Jupyter shows as they are written."""
+    """Replace MyST's citations and links, which Jupyter shows as raw text, with plain words."""
     authors = _authors()
 
     def plain(text: str) -> str:
@@ -75,8 +75,8 @@ def _plain(role: str, text: str, authors: Mapping[str, tuple[str, str]]) -> str:
 
 
 def _authors() -> dict[str, tuple[str, str]]:
-    """Key of a reference -> its authors, as a text names them, and its year."""
-    from pybtex.database import parse_file  # which the book's builder reads the file by, too
+    """Key of a reference -> its authors, as cited in a text, and its year."""
+    from pybtex.database import parse_file  # as the book's builder reads the file
 
     cited = {}
     for key, entry in parse_file(project_root() / "book" / "references.bib").entries.items():
@@ -92,7 +92,7 @@ def _authors() -> dict[str, tuple[str, str]]:
 
 
 def as_html(notebook: nbformat.NotebookNode, title: str) -> str:
-    """The notebook as a page that needs nothing beside it; code is folded away."""
+    """The notebook as a self-contained HTML page, with code folded away."""
     from markdown_it import MarkdownIt
 
     markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
@@ -115,7 +115,7 @@ def _parts(cell: nbformat.NotebookNode, rendered: Any) -> Iterator[str]:
         yield rendered(cell.source)
         return
     yield f"<details><summary>code</summary><pre>{html.escape(cell.source)}</pre></details>"
-    shown = {  # of an output the first of these
+    shown = {  # an output is shown as the first of these that it has
         "text/html": str,
         "image/svg+xml": str,
         "image/png": '<img src="data:image/png;base64,{}" alt="">'.format,
@@ -129,7 +129,7 @@ def _parts(cell: nbformat.NotebookNode, rendered: Any) -> Iterator[str]:
 
 
 def open_copy(notebook: Path, folder: Path) -> tuple[Path, list[str]]:
-    """A copy of a notebook to work in, and the command that opens it; a copy that is there is kept.
+    """Make a working copy of a notebook unless there is one; return it and the command to open it.
 
     Raises:
         ValueError: neither JupyterLab nor Jupyter Notebook is installed.

@@ -1,4 +1,4 @@
-"""A figure within a page: as SVG whose colours follow the theme, and in words for those who cannot see it."""
+"""Figures on a page: as SVG whose colours follow the theme, and described in words."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ _EMPTY_GROUP = re.compile(r"<g>\s*</g>\s*")
 
 
 def as_svg(figure: Figure, name: str, alt: str, variant: str) -> str:
-    """The figure as an ``<svg>`` element, as wide as it was drawn; the same text each time.
+    """The figure as an ``<svg>`` element of the size it was drawn at; the same text each time.
 
     Args:
-        figure: is closed.
-        name: of the figure in its page; what the picture refers to within itself starts with it.
+        figure: the figure to convert; it is closed.
+        name: of the figure in its page; ids within the picture start with it.
         alt: what it shows, in words and numbers.
-        variant: its class, ``wide`` or ``narrow``.
+        variant: class of the element, ``wide`` or ``narrow``.
     """
     file = io.StringIO()
     with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "headprune"}):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     plt.close(figure)
     width, height = (round(72 * inches) for inches in figure.get_size_inches())
-    # the first element is a style for the whole document: it would reach the page's other pictures
+    # the first element is a style for the whole document: it would affect the page's other pictures
     body = file.getvalue().partition("</defs>")[2].rpartition("</svg>")[0]
     used = dict.fromkeys(target for _, target in _REFERENCE.findall(body))
     short = {target: f"{name}-{variant}-{number}" for number, target in enumerate(used)}
     body = _ID.sub(lambda found: f'id="{short[found[1]]}"' if found[1] in short else "", body)
     body = _REFERENCE.sub(lambda found: found[1] + short[found[2]], body)
-    # of places, not of what is written or of how dense a band is
+    # shortens coordinates, not text or the opacity of a band
     body = _TAG.sub(lambda found: _LONG_NUMBER.sub(r"\1", found[0]), body)
     body = _COLOUR.sub(lambda found: css_colour(found[0]), body)
-    # what a line may be told by is too faint for words
+    # the colour of a line is too faint for text
     body = _INK.sub(r"\1color-mix(in srgb, \2 70%, currentColor)", body)
     body = re.sub(r"<!--.*?-->", "", body, flags=re.DOTALL)
     body = re.sub(r"\s+", " ", body)
@@ -67,7 +67,7 @@ def as_svg(figure: Figure, name: str, alt: str, variant: str) -> str:
 
 
 def _together(dots: re.Match[str]) -> str:
-    """Neighbouring dots of one look, the look said once."""
+    """Group neighbouring dots that look the same, so that the look is written once."""
     every = _DOT.findall(dots[0])
     return "".join(
         f'<g style="{look}">'
@@ -77,13 +77,13 @@ def _together(dots: re.Match[str]) -> str:
     )
 
 
-_FEW = 6  # points that are all told
+_FEW = 6  # points that are all listed
 
 
 def describe(figure: Figure) -> str:
-    """The panels of a figure, each with its axes, and values of every line, bar and cloud of dots.
+    """Describe a figure's panels: the axes, and values of every line, bar and cloud of dots.
 
-    Of a long line the first, the middle and the last point are told, of a cloud its range.
+    For a long line the first, the middle and the last point are given, for a cloud its range.
     """
     panels = [axes for axes in figure.axes if axes.axison and any(_series(axes))]
     return " ".join(
@@ -144,11 +144,11 @@ def _line(line: Line2D, label: str) -> str:
 
 
 def _short(value: float) -> str:
-    """Three digits are enough to follow.
+    """Format a number to three digits, or to units from 100 on, which is enough to follow.
 
     >>> _short(12.345), _short(0.0), _short(-0.1), _short(23456.0)
     ('12.3', '0', '−0.1', '23456')
     """
-    value = round(value, 6) + 0.0  # no rest of a sum of floats, no minus before nothing
+    value = round(value, 6) + 0.0  # no rounding residue, no minus before zero
     text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return with_minus(text)

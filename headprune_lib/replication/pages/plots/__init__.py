@@ -1,8 +1,8 @@
-"""One function a figure: from a result's values to a matplotlib figure, the paper's value beside.
+"""One function per figure: from a result's values to a matplotlib figure with the paper's values.
 
-Every function takes the layout, wide or narrow, in which the figure is drawn, and draws in the style
-that is set: ``show_figure`` sets that of the pages. Layers and heads are
-counted from 1, changes of accuracy are in percentage points, changes of BLEU in BLEU points.
+Every function takes the layout, wide or narrow, and draws in the style that is set: ``show_figure``
+sets that of the pages. Layers and heads are counted from 1, changes of accuracy are in percentage
+points, changes of BLEU in BLEU points.
 """
 
 from headprune_lib.replication.pages.plots.beyond import *

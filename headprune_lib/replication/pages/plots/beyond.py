@@ -1,4 +1,4 @@
-"""Figures beyond the paper: other criteria, training again, heads measured twice, a language model."""
+"""Figures beyond the paper: other criteria, retraining, heads measured twice, a language model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from headprune_lib.replication.titles import order_title
 
 
 def same_heads(panels: list[tuple[str, Grid, Grid]], layout: Layout = WIDE) -> Figure:
-    """Effect of each cut as two measured it, a panel a pair; accuracy in points, BLEU as it is."""
+    """Two measurements of each cut's effect, one panel per pair, in accuracy points or BLEU."""
     figure, places = layout.panels(len(panels), 300)
     for axes, (title, first, second) in zip(places, panels, strict=True):
         unit, scale = ("points", 100) if first.kind == "self" else ("BLEU", 1)
@@ -56,13 +56,13 @@ def same_heads(panels: list[tuple[str, Grid, Grid]], layout: Layout = WIDE) -> F
 def kept_by_model(
     shown: Mapping[str, dict], orders: Sequence[str], layout: Layout = WIDE
 ) -> Figure:
-    """The share kept, mean over 0 to 50% removed, with its interval: a line a model, a dot an order.
+    """The mean share kept over 0 to 50% removed, with intervals: a row per model, a dot per order.
 
-    A task whose uncut model is not above chance is left out, unless there is no other.
+    A task whose uncut model is not above chance is left out, unless that leaves none.
 
     Args:
         shown: name of task and model -> values of ``which_first``.
-        orders: which dots; those that a result does not have are left out.
+        orders: the orders to plot; those missing from a result are left out.
     """
     shown = {name: area for name, area in shown.items() if above_chance(area)} or shown
     wide = layout.columns > 1
@@ -77,7 +77,7 @@ def kept_by_model(
         ends = 100 * np.array([area["interval"] for area in areas.values()]).reshape(-1, 2)
         middles = [100 * area["value"] for area in areas.values()]
         marker = {"s": 40, "marker": "D"} if order == "importance" else {"s": 22}
-        inside = look.colour if look.line.endswith("-") else "none"  # as lines are whole or broken
+        inside = look.colour if look.line.endswith("-") else "none"  # hollow if the line is dotted
         axes.scatter(
             *(middles, height),
             **marker,
@@ -94,19 +94,19 @@ def kept_by_model(
 
 
 _LOWEST = 20
-"""Share kept (%) at which the panel ends."""
+"""Share kept (%) at the left edge of the panel."""
 _KEPT = {True: "kept above chance, mean over 0 to 50% removed (%)", False: "kept above chance (%)"}
-"""Of what fits: a wide layout or a narrow one."""
+"""Axis label that fits a wide layout (True) or a narrow one (False)."""
 
 
 def areas_of_orders(
     values: Mapping[str, Any], passes: Mapping[str, float], layout: Layout = WIDE
 ) -> Figure:
-    """The share kept, mean over 0 to 50% removed, with its interval: best at the top.
+    """The mean share kept over 0 to 50% removed, with its interval; the best order is at the top.
 
     Args:
-        values: those of ``which_first``.
-        passes: criterion -> forward passes that its scores take, told after its name.
+        values: the values of ``which_first``.
+        passes: criterion -> cost of its scores in forward passes, shown after its name.
     """
     orders = sorted(values["orders"], key=lambda name: values["orders"][name]["area"]["value"])
     wide = layout.columns > 1
@@ -126,24 +126,24 @@ def areas_of_orders(
     return figure
 
 
-_ASIDE = 0.8  # points of the share, so that intervals do not cover one another
+_ASIDE = 0.8  # percentage points removed, so that intervals do not overlap
 
 
 def before_and_after(
     values: Mapping[str, Any], metric: str = "accuracy", layout: Layout = WIDE
 ) -> Figure:
-    """The score against the share removed: a panel before training and one after each way of it.
+    """The score against the share removed: one panel before training and one after each way of it.
 
-    A line an order, with 95% intervals; at 0 it begins at the uncut model, which was trained the
-    same way. Single runs of an order that was drawn are dots.
+    Each order is a line with 95% intervals. At 0 it starts from the uncut model, which was trained
+    the same way. Single runs of a random order are dots.
 
     Args:
-        values: those of ``recovery``.
-        metric: of that result.
+        values: the values of ``recovery``.
+        metric: the metric of that result.
     """
     rows = values["recovered"]
     ways = list(dict.fromkeys(row["way"] for row in rows))
-    # before training both ways are one; what was measured for either is shown
+    # the ways do not differ before training, so measurements for either are shown
     panels = [("before", "before training", ways)]
     panels += [("after", f"after training, {way}", [way]) for way in ways]
     orders = looks(dict.fromkeys(row["order"] for row in rows if row["order"] != NO_ORDER))
@@ -173,7 +173,7 @@ def before_and_after(
 def _along(
     rows: list[Mapping[str, Any]], order: str, when: str, ways: list[str]
 ) -> dict[float, Mapping[str, Any]]:
-    """Share -> state of an order in the first of some ways that has it, from the uncut model on."""
+    """Share -> an order's state in the first of the ways that has it, from the uncut model on."""
     states = {}
     for way in reversed(ways):
         for row in rows:
@@ -191,7 +191,7 @@ _TICKS = (10, 30, 100, 300, 1_000, 3_000, 10_000)
 
 
 def perplexity_along(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
-    """Perplexity against the share of heads removed, a panel a text, a line an order.
+    """Perplexity against the share of heads removed, one panel per text, one line per order.
 
     Args:
         shown: name of the text -> values of ``language_curve``.
@@ -206,7 +206,7 @@ def perplexity_along(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure
             curve = values["curves"][name]
             perplexities = {"mean": curve["perplexity"], "runs": np.exp(curve["runs"])}
             pruning_curve(axes, shares, perplexities, *look, **weight(name))
-        # the reversed order leaves the picture: the others could not be told apart beside it
+        # the reversed order may leave the axes: on its scale the others could not be told apart
         most = max(np.exp(curve["runs"]).max() for name, curve in values["curves"].items()
                    if name != "importance reversed")  # fmt: skip
         least = min(min(curve["perplexity"]) for curve in values["curves"].values())
@@ -218,13 +218,13 @@ def perplexity_along(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure
 
 
 def added_by_head(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:
-    """The loss a token that each head's absence adds, by layer: a dot a head."""
+    """The loss per token that each head's absence adds, by layer, one dot per head."""
     added = np.array([head["added"] for head in values["heads"]])
     layers = [head["layer"] + 1 for head in values["heads"]]
     figure, axes = plt.subplots(figsize=layout.canvas(320))
     axes.scatter(layers, added, s=16, color=BLUE)
     axes.axhline(DELTA_NATS, color=ORANGE, linewidth=2, label=f"{DELTA_NATS} nats")
-    axes.set_yscale("symlog", linthresh=DELTA_NATS)  # from below 0 to whole nats
+    axes.set_yscale("symlog", linthresh=DELTA_NATS)  # values run from below 0 to whole nats
     ticks = [-DELTA_NATS, 0, DELTA_NATS, 0.1, 1, 10]
     axes.set_yticks(ticks, [with_minus(f"{tick:g}") for tick in ticks])
     axes.set(

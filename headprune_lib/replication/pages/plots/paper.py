@@ -1,4 +1,4 @@
-"""Figures of the paper's sections, from results' values, the paper's values beside."""
+"""Figures of the paper's sections, from results' values, with the paper's values alongside."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ _VARIANTS = {
     *("importance main", "importance rescored"),
     *("importance unnormalised", "importance reversed"),
 }
-"""Orders of a curve that its figure leaves out: other pages compare them."""
+"""Orders of a curve that its figure leaves out because other pages compare them."""
 
 
 def orders(axes: Axes, curve: Result, counted: bool = True) -> None:
-    """A line an order of a pruning curve but for variants of importance, the paper's own the widest.
+    """Draw a pruning curve's orders except variants of importance, the paper's order the widest.
 
-    Beside them chance, the paper's share that the result is judged at by C3's rule, and on a task of
-    the paper BERT-base by importance, as others measured it.
+    Also drawn are chance, the paper's share at which C3's rule judges the result, and, on a task of
+    the paper, BERT-base's curve by importance as others measured it.
 
     Args:
-        counted: as of :func:`pruning_curve`.
+        counted: as in :func:`pruning_curve`.
     """
     values, half = curve.values, half_of(curve.key)
     shares, scale = 100 * np.array(values["shares"]), 1 if curve.metric == "BLEU" else 100
@@ -93,13 +93,13 @@ def orders(axes: Axes, curve: Result, counted: bool = True) -> None:
 
 
 def share_in_the_paper(axes: Axes, share: float) -> None:
-    """A line where the paper's curve begins to fall, by eye."""
+    """Draw a line where the paper's curve begins to fall, read by eye."""
     dash, label = (0, (6, 2)), "the paper: level up to here"
     axes.axvline(100 * share, color=GREEN, linewidth=2, linestyle=dash, label=label)
 
 
 def bert_by_others(axes: Axes, task: str) -> None:
-    """BERT-base's score by importance, on a task of the paper that others measured again."""
+    """Draw BERT-base's score by importance, if others measured it on this task of the paper."""
     if (curve := bert_curve(task)) is None:
         return
     shares, scores = bert_steps(curve)
@@ -108,13 +108,13 @@ def bert_by_others(axes: Axes, task: str) -> None:
 
 
 _APART = [colour for colour in SERIES if colour not in (GREEN, GREY)]
-"""Colours of lines in a panel where the paper and others have the two that are left out."""
+"""Line colours for a panel in which green is the paper's and grey is others'."""
 
 
 def layers_tasks(table6: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
-    """Table 6 with its intervals, beside the paper's twelve numbers.
+    """Table 6 with its intervals, next to the paper's twelve numbers.
 
-    Models with another number of layers than the paper's are left out.
+    Models whose number of layers differs from the paper's are left out.
     """
     published = paper("table6")["delta_accuracy_percent"]
     layers = np.arange(1, len(published) + 1)
@@ -142,10 +142,10 @@ def layers_tasks(table6: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
 
 
 def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -> Figure:
-    """Figure 6a–d, a panel each: the score as heads are removed by importance, in its own unit.
+    """Figure 6a–d, one panel each: the score, in its own unit, as heads are removed by importance.
 
-    A mark says which model a line is of. Beside them are BERT-base's line, where others measured the
-    paper's figure again, and the share at which the paper's own curve begins to fall.
+    Markers tell the models' lines apart. Also drawn are BERT-base's line, where others repeated
+    the paper's figure, and the share at which the paper's own curve begins to fall.
 
     Args:
         panels: the paper's name of a panel, such as ``"figure6a"`` -> name -> pruning curve.
@@ -175,13 +175,13 @@ _SCORES = {"accuracy": "accuracy (%)", "matthews": "Matthews correlation × 100"
 
 
 def _task_title(task: str) -> str:
-    """The paper's task, with ours where it stands for it."""
+    """The name of the paper's task that one of ours stands for."""
     published = spelled(published_task(task))
     return published.upper() if published == "iwslt" else published
 
 
 def _model_title(name: str) -> str:
-    """A translator in a panel of German to English alone.
+    """Shorten a translator's name for a panel that shows German to English only.
 
     >>> _model_title("post-norm translator of six epochs, German-English (Bible)")
     'post-norm of six epochs'
@@ -194,11 +194,11 @@ _LOOKS = tuple(zip((BLUE, ORANGE, PURPLE, RED), "os^D", strict=True))
 
 
 def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
-    """Share of BLEU kept by epoch, a line a share removed: others' IWSLT model first, then ours.
+    """Share of BLEU kept by epoch, a line per share removed: others' IWSLT model first, then ours.
 
     Args:
-        shown: name -> values of a result; trainings of one are drawn as their mean at the epochs
-            that all of them have.
+        shown: name -> values of a result, drawn as the mean of its trainings at the epochs that all
+            of them have.
     """
     again = independent_curves()["figure5"]
     theirs = {float(epoch): bleu for epoch, bleu in again["bleu_by_epoch"].items()}
@@ -228,9 +228,9 @@ def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
 
 
 def _kept_by_epoch(values: Mapping[str, Any], step: int) -> dict[float, float]:
-    """Epoch -> what is kept, mean over trainings, at the epochs where all of them translate.
+    """Epoch -> mean share kept over trainings, at the epochs where all of them translate.
 
-    A mean over some of them would move where a training drops out.
+    A mean over some of the trainings would jump where one drops out.
     """
     by_epoch: dict[float, list[float]] = {}
     for training in values["trainings"]:

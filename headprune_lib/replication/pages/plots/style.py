@@ -1,4 +1,4 @@
-"""Colours, sizes and marks of all figures, and how each order of removal looks in them."""
+"""Colours, sizes and marks of all figures, and the look of each order of removal."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ COLOURS = {
     "pink": "#dd5db9",
     "grey": "#5b5b5b",
 }
-"""Of all figures on a light page; on a dark one ``site.css`` has others.
+"""Colours of all figures on a light page; ``site.css`` has those for a dark one.
 
 Any two differ by ΔE 25 or more (CIELAB) as a deuteranope sees them, by Machado's model of 2009, and
-stand out from their background with a contrast of 3 or more. Blue, the paper's own order, stands out
-most of the lines on a dark page.
+have a contrast of 3 or more with their background. On a dark page blue, the paper's own order,
+stands out most of all lines.
 """
 
 BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, PINK, GREY = COLOURS.values()
@@ -53,7 +53,7 @@ BLACK, GRID = "#000000", "#cccccc"
 
 
 def css_colour(colour: str) -> str:
-    """What stands in a picture within a page for a colour: it changes with the page's theme.
+    """The CSS value of a colour in a picture on a page, which changes with the page's theme.
 
     >>> css_colour("#124bba"), css_colour("#000000"), css_colour("#abcdef")
     ('var(--figure-blue, #124bba)', 'currentColor', '#abcdef')
@@ -64,18 +64,18 @@ def css_colour(colour: str) -> str:
     return f"var(--figure-{names[colour]}, {colour})" if colour in names else colour
 
 
-_LETTERS = 48  # of a legend, that the narrow layout has room for
+_LETTERS = 48  # characters of a legend line that fit the narrow layout
 SERIES = (BLUE, ORANGE, GREEN, RED, PURPLE, PINK, BROWN, GREY)
-"""Colours of lines that have none of their own, in turn."""
+"""Colours for lines without one of their own, in order."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a figure is laid out: beside one another on a page, below one another on a phone.
+    """A figure's layout: panels side by side on a page, stacked on a phone.
 
     Attributes:
-        width: in pixels of the page, at which text has its size.
-        columns: panels that fit beside one another.
+        width: in pixels of the page, at which text has its nominal size.
+        columns: number of panels that fit side by side.
     """
 
     width: int
@@ -88,13 +88,13 @@ class Layout:
     def panels(
         self, count: int, height: int, columns: int | None = None, **kwargs: Any
     ) -> tuple[Figure, list[Axes]]:
-        """A figure of so many panels, each of a height in pixels, as many beside one another as fit.
+        """Return a figure and its panels, each of a height in pixels, as many side by side as fit.
 
         Args:
-            count: of panels.
+            count: number of panels.
             height: of a panel.
-            columns: at most so many beside one another.
-            kwargs: those of :func:`matplotlib.pyplot.subplots`.
+            columns: the most panels side by side.
+            kwargs: passed to :func:`matplotlib.pyplot.subplots`.
         """
         across = min(count, self.columns, columns or count)
         rows = -(-count // across)
@@ -127,17 +127,17 @@ _RC = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Inside, figures are drawn as pages show them."""
+    """Draw figures as pages show them while the context is active."""
     with sns.axes_style("whitegrid"), plt.rc_context(_RC):
         yield
 
 
 def below(figure: Figure, layout: Layout, columns: int = 2, ylabel: str = "") -> Figure:
-    """The figure with each series named beside it, and one legend under all panels for the rest.
+    """Name each series next to it, list the rest in one legend below, and return the figure.
 
     Args:
-        columns: of the legend, where they fit.
-        ylabel: of the panels, where they have one in common: the first of each row says it.
+        columns: number of columns of the legend in a wide layout.
+        ylabel: a label that all panels share, written at the first panel of each row.
     """
     if ylabel:
         for axes in figure.axes[:: min(layout.columns, len(figure.axes))]:
@@ -170,11 +170,11 @@ def panels(
     layout: Layout = WIDE,
     **kwargs: Any,
 ) -> Figure:
-    """A figure of panels of a height in pixels, each drawn by a function of its axes.
+    """Return a figure of panels of a height in pixels, each drawn by a function of its axes.
 
     Args:
-        legend: whether one for all panels is put under them; without it they name their lines.
-        kwargs: those of :meth:`Layout.panels`.
+        legend: whether to put one legend below all panels; without it each panel names its lines.
+        kwargs: passed to :meth:`Layout.panels`.
     """
     figure, places = layout.panels(len(draw), height, **kwargs)
     for axes, draw_panel in zip(places, draw, strict=True):
@@ -186,22 +186,22 @@ def panels(
 
 
 def name(axes: Axes, x: float, y: float, text: str, colour: str = BLACK, **kwargs: Any) -> None:
-    """A line, bar or band named where it is, in its colour."""
+    """Write the name of a line, bar or band at a place in the panel, in its colour."""
     axes.text(x, y, text, color=colour, fontsize=11, **kwargs)
 
 
 _GAP, _CLEAR = 4, 8
-"""Pixels between a line and its name, and at least so many between the name and all else."""
+"""Pixels between a line and its name, and the fewest between the name and everything else."""
 _SIDES = [(0, 1), (0, -1), (1, 1), (1, -1), (1, 0), (-1, 1), (-1, -1), (-1, 0)]
 
 
 def name_series(figure: Figure) -> set[str]:
-    """Write each label beside its line, dots or range, in their colour, in every panel with room.
+    """Write each label next to its line, dots or range, in their colour, in every panel with room.
 
-    To be called once the panels have their places and limits.
+    Call it once the panels have their places and limits.
 
     Returns:
-        the labels that are written in one panel at least.
+        the labels written in at least one panel.
     """
     named = set()
     for axes in figure.axes:
@@ -217,7 +217,7 @@ def name_series(figure: Figure) -> set[str]:
 
 
 def _write_beside(axes: Axes, series: list[Artist], text: str) -> bool:
-    """Write a text beside what has one look, as far from all else as can be, if there is room."""
+    """Write a label next to a series, as far from all else as possible; return whether it fits."""
     drawn = [*axes.lines, *axes.collections, *axes.patches, *axes.texts]
     others = [artist for artist in drawn if artist not in series]
     line, rest = (
@@ -243,19 +243,19 @@ def _write_beside(axes: Axes, series: list[Artist], text: str) -> bool:
 
 
 def _colour(drawn: Artist) -> str:
-    """Of a line, of dots, or of a range, faint as it may be."""
+    """The colour of a line, dots or a range, without its transparency."""
     colours = drawn.get_color() if isinstance(drawn, Line2D) else drawn.get_edgecolor()
     return to_hex(colours if isinstance(colours, str) else np.atleast_2d(colours)[0])
 
 
 def _distance(middles: np.ndarray, half: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Of each box, given by its middle and half of its size, to the point next to it."""
+    """The distance of each box, given by its middle and half its size, to the nearest point."""
     beyond = np.maximum(np.abs(points - middles[:, None]) - half, 0)
     return np.hypot(*beyond.T).min(0, initial=np.inf)
 
 
 def _points(artist: Artist) -> np.ndarray:
-    """Points of what is drawn as lines, dots, words or the edges of a range, 4 pixels apart."""
+    """Points on drawn lines, dots, text or the edges of a range, 4 pixels apart along lines."""
     paths, dots = [], np.empty((0, 2))
     if isinstance(artist, Line2D):
         path = artist.get_transform().transform(artist.get_xydata())
@@ -278,10 +278,10 @@ def _points(artist: Artist) -> np.ndarray:
 
 
 NAME = "name"
-"""Group of a line's name, which a figure's description has already."""
+"""Group id of a line's name, which a figure's description already contains."""
 
 TOLD_AT: WeakKeyDictionary[Line2D, np.ndarray] = WeakKeyDictionary()
-"""Lines whose points are drawn beside where they are -> where they are."""
+"""Lines whose points are drawn shifted sideways -> the positions before the shift."""
 
 
 def estimates(
@@ -295,11 +295,11 @@ def estimates(
     told_at: Sequence[float] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Points with their 95% intervals: ``intervals`` holds low and high for each.
+    """Draw points with their 95% intervals; ``intervals`` has low and high for each.
 
     Args:
-        scale: by which ``y`` and ``intervals`` are multiplied.
-        told_at: where points are that ``x`` moves aside, so that they do not cover one another.
+        scale: factor by which ``y`` and ``intervals`` are multiplied.
+        told_at: positions of points that ``x`` shifts sideways so that they do not overlap.
     """
     y, ends = scale * np.array(y), scale * np.array(intervals).T
     container = axes.errorbar(x, y, np.abs(ends - y), fmt=form, capsize=3, markersize=5, **kwargs)
@@ -310,7 +310,7 @@ def estimates(
 def dots(
     axes: Axes, x: list[float], y: list[float], found: Mapping[str, Any], name: str = ""
 ) -> None:
-    """A dot a head: two effects of its cut, with the line through them and their r as title."""
+    """Draw one dot per head at two effects of its cut, the line through them, and r as title."""
     sns.regplot(
         x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18}, line_kws={"linewidth": 1}
     )
@@ -326,12 +326,12 @@ def dots(
 def histogram(
     axes: Axes, changes: np.ndarray, bins: np.ndarray, colour: str, **kwargs: Any
 ) -> None:
-    """How many heads a bar; what lies beyond the bins is counted in a line of text."""
+    """Draw a histogram over heads; values beyond the bins are listed in a line of text."""
     _, _, bars = axes.hist(
         changes, bins=bins, color=colour, edgecolor=GRID, linewidth=0.5, **kwargs
     )
     for bar in bars:
-        bar.set_gid("bar")  # a description tells these from shaded areas
+        bar.set_gid("bar")  # by which a description distinguishes bars from shaded areas
     beyond = np.sort(changes[(changes < bins[0]) | (changes > bins[-1])])
     if len(beyond):
         text = "off the scale:\n" + ", ".join(signed(value, form=".1f") for value in beyond)
@@ -340,7 +340,7 @@ def histogram(
 
 
 def within(axes: Axes, low: float, high: float, label: str, across: bool = False) -> None:
-    """A shaded range, of changes up or, ``across``, of changes to the side."""
+    """Shade a range of the vertical axis or, with ``across``, of the horizontal one."""
     draw = axes.axvspan if across else axes.axhspan
     draw(low, high, color=GREY, alpha=0.18, linewidth=0, zorder=0, label=label)
 
@@ -356,9 +356,9 @@ def pruning_curve(
     counted: bool = True,
     **kwargs: Any,
 ) -> None:
-    """The mean score over the share removed; a band from the lowest to the highest of several runs.
+    """Draw the mean score over the share removed, with a band between the extremes of several runs.
 
-    The label says of how many if they are ``counted``: not where panels that share a legend differ.
+    ``counted`` adds the number of runs to the label; unset it if panels sharing a legend differ.
     """
     runs = scale * np.array(curve["runs"])
     label += f" (mean of {len(runs)})" if counted and len(runs) > 1 else ""
@@ -369,7 +369,7 @@ def pruning_curve(
 
 
 def pruning_axes(axes: Axes, score: str, removed: str = "% of all") -> None:
-    """Names of the axes, and the scale of what is removed."""
+    """Set the names of the axes, and the scale of the share removed."""
     axes.set(
         xlabel=f"heads removed ({removed})", ylabel=score, xlim=(0, 100), xticks=range(0, 101, 20)
     )
@@ -381,7 +381,7 @@ def as_png(figure: Figure) -> bytes:
     figure.savefig(drawn, format="png", dpi=110, facecolor="white")
     plt.close(figure)
     with Image.open(drawn) as image:
-        # takes the ends of a colour bar into the palette, few pixels as they are
+        # keeps the ends of a colour bar in the palette although they cover few pixels
         small = image.convert("RGB").quantize(
             256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
         )
@@ -390,7 +390,7 @@ def as_png(figure: Figure) -> bytes:
 
 
 class Look(NamedTuple):
-    """``line`` is matplotlib's format: a marker, if any, and a dash."""
+    """The look of an order; ``line`` is matplotlib's format: a marker, if any, and a dash."""
 
     label: str
     colour: Any
@@ -421,9 +421,9 @@ def looks(orders: Iterable[str]) -> dict[str, Look]:
 
 
 def _look(order: str) -> Look:
-    """As the order's criterion has it; one of no criterion has its own name.
+    """The look of an order's criterion; an order without one gets a default and its own name.
 
-    Along an order with gates fitted there are diamonds on the line of the order itself.
+    An order with fitted gates has diamonds on the line of the order itself.
     """
     named = parse_part(order, "tuned")
     if named.tuned:
@@ -441,10 +441,10 @@ _MARKS = {"minilm": "o", "mpnet": "s", "post-norm": "D", "post-norm-6": "v", "pr
 
 
 def mark(model: str) -> str:
-    """The mark of a model's points in a figure of several models; one that has none has a cross."""
+    """The marker of a model's points in a figure of several models; a cross if it has none."""
     return _MARKS.get(model, "X")
 
 
 def weight(order: str) -> dict[str, float]:
-    """Of an order's line: the paper's own is the widest and lies over the others."""
+    """Line width and z-order of an order; the paper's own is the widest and on top of all."""
     return {"linewidth": 4, "zorder": 3} if order == "importance" else {"linewidth": 1.6}

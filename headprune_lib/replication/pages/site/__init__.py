@@ -1,4 +1,4 @@
-"""The site's own parts, as an extension of Sphinx: what is written from results, and each page's head."""
+"""The site's extension of Sphinx: text written from results, and the head of each page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headprune_lib.replication.pages.site.building import (
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """What Sphinx calls: the directive ``stored``, what is done to pages, and the results beside them."""
+    """Register the directive ``stored``, the processing of pages, and the shipping of results."""
     app.add_config_value("site_address", "", "html")
     app.add_config_value("site_repository", "", "html")
     app.add_directive("stored", Stored)

@@ -1,4 +1,4 @@
-"""The answer in words: title, tally, and how sure we are, computed from what is stored."""
+"""The answer in words: title, tally, and how sure we are, computed from stored results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEADINGS: dict[Word, str] = {
     "not run": "Not run",
 }
 _MODELS = {"encoder": "encoder", "translation": "translator"}
-# What the paper ran itself: how it is called here, model -> name and task -> name.
+# The paper's own models and tasks: their names here -> those that pages show.
 _PAPER_MODELS = {"bert-base": "BERT-base"}
 _PAPER_TASKS = {"mnli": "MNLI", "wmt": "WMT14", "iwslt": "IWSLT14"}
 
@@ -34,7 +34,7 @@ def title(verdicts: Sequence[Verdict]) -> str:
 
 
 def answer(verdicts: Iterable[Verdict]) -> str:
-    """How many results that count have which word.
+    """The answer in words: how many of the results that count have each verdict, by kind of model.
 
     Raises:
         ValueError: no result counts, so that there is no answer.
@@ -52,7 +52,7 @@ def answer(verdicts: Iterable[Verdict]) -> str:
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """Which claims meet the paper's own criterion, and how many results have too little power."""
+    """Sentences on which claims meet the paper's own criterion, and how many results lack power."""
     read = [verdict for verdict in verdicts if verdict.met[1]]
     met = [verdict.claim for verdict in read if verdict.met[0] == verdict.met[1]]
     unmet = [verdict.claim for verdict in read if not verdict.met[0]]
@@ -76,7 +76,7 @@ def tally(verdicts: Sequence[Verdict]) -> str:
 
 
 def _counted(numbers: Counter[Word], models: str) -> str:
-    """Such as "3 of 6 encoder results replicate (2 differ, 1 undecided)"."""
+    """Counts of verdicts in words: "3 of 6 encoder results replicate (2 differ, 1 undecided)"."""
     verb = _agreeing("replicates", numbers["replicates"])
     rest = [
         f"{numbers[word]} {_agreeing(word, numbers[word])}"
@@ -88,12 +88,12 @@ def _counted(numbers: Counter[Word], models: str) -> str:
 
 
 def _agreeing(word: Word, n: int) -> str:
-    """The word as it stands for so many, such as "differ" for two."""
+    """The form of a verdict's word for a number of results, such as "differ" for two."""
     return word if n == 1 else PLURALS[word]
 
 
 def standing(verdicts: Sequence[Verdict]) -> str:
-    """The claims in words as a list, a line a verdict.
+    """The claims in words as a list, one line per verdict.
 
     Such as ``- **Replicated:** most heads can be removed one at a time (C1).``
     """
@@ -110,16 +110,16 @@ def standing(verdicts: Sequence[Verdict]) -> str:
 
 
 def how_sure(verdicts: Iterable[Verdict], results: Sequence[Result]) -> tuple[str, str, str]:
-    """Three sentences: which models, how many trainings, and what was not run.
+    """Three sentences: the models, the number of trainings, and what was not run.
 
     Args:
-        results: all that are stored.
+        results: all stored results.
     """
     return _models(results), _trainings(verdicts), _not_run(results)
 
 
 def _heads_by_model(results: Iterable[Result]) -> dict[str, int]:
-    """Encoder, or pair of languages and layout of a translator -> its number of heads."""
+    """Encoder, or language pair and layout of a translator -> its number of heads."""
     n_heads = {}
     for result in results:
         order = result.parts.get("importance") and result.parts["importance"].raw.get("order")

@@ -1,4 +1,4 @@
-"""What is done to every page of the site: text from results, its head, only the scripts it needs."""
+"""Processing of every page of the site: text from results, its head, only the scripts it needs."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import setting
 
 PICTURE = "figure3b.png"
-"""The picture that other sites show with a link, in ``_static``: the README's, which is committed."""
+"""The picture that other sites show with a link, in ``_static``: the README's committed figure."""
 
-_LONGEST = 200  # letters of a description
+_LONGEST = 200  # characters of a description
 
 
 def substitutions(app: Any, config: Any) -> None:
-    """Give Markdown its words that follow from results: ``{{ answer }}`` and the others."""
+    """Fill in the words of Markdown that depend on results: ``{{ answer }}`` and the others."""
     results = all_results()
     config.site_address = config.site_address or os.environ.get("SITE_ADDRESS", "")
     config.site_repository = config.site_repository or repository()
@@ -85,7 +85,7 @@ def last_measured(results: list[Result]) -> str:
 
 
 def repository() -> str:
-    """Where the code is: what the workflow says, else where it was cloned from; empty if unknown."""
+    """The address of the code: the workflow's, else that of the git remote; empty if unknown."""
     server, name = (
         os.environ.get(f"GITHUB_{name_of}", "") for name_of in ("SERVER_URL", "REPOSITORY")
     )
@@ -110,7 +110,7 @@ def _code(address: str) -> str:
 def prepare_page(
     app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Minus signs, how to run a notebook, MathJax only where there is a formula, a head for others."""
+    """Add minus signs, how to run a notebook, and head tags; keep MathJax only for formulas."""
     body = with_room_for_formulas(with_minus_signs(context.get("body", "")))
     if pagename.startswith("notebooks/"):
         body = body.replace("</h1>", f"</h1>\n{_EDIT.format(pagename[10:12])}", 1)
@@ -127,7 +127,7 @@ def prepare_page(
         title = re.sub(r"<[^>]+>", "", context.get("title", ""))
         context["metatags"] = context.get("metatags", "") + head_tags(
             title,
-            # of the front page what was found, not who wrote it
+            # the front page is described by what was found, not by who wrote it
             app.config.myst_substitutions["tally"]
             if pagename == "index"
             else description_of(doctree) or title,
@@ -152,7 +152,7 @@ def has_formula(body: str) -> bool:
 
 
 def description_of(doctree: Any) -> str:
-    """The first paragraph of a page, cut at the end of a word."""
+    """The first paragraph of a page of more than 40 characters, cut at the end of a word."""
     from docutils import nodes
 
     for paragraph in doctree.findall(nodes.paragraph):
@@ -165,7 +165,7 @@ def description_of(doctree: Any) -> str:
 
 
 def head_tags(title: str, description: str, address: str, path: str) -> str:
-    """Description and OpenGraph; addresses are whole where the site's own is known, as they must be."""
+    """Description and OpenGraph tags; those with addresses only if the site's own is known."""
     title, description = html.escape(html.unescape(title)), html.escape(description)
     tags = [
         f'<meta name="description" content="{description}"/>',
@@ -184,15 +184,15 @@ def head_tags(title: str, description: str, address: str, path: str) -> str:
     return "\n".join(tags) + "\n"
 
 
-# A sixth of a megabyte on each page, for results while one types, which this site does not show: a
-# search leads to its own page.
+# A sixth of a megabyte on each page for search-as-you-type, which this site does not use: a search
+# has its own page.
 _SEARCHING = re.compile(
     r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js"></script>'
 )
 
 
 def finish(app: Any, exception: Exception | None) -> None:
-    """Write the sitemap, and drop what the theme loads on every page and no page uses."""
+    """Write the sitemap, and drop what the theme loads on every page but no page uses."""
     if exception or app.builder.name != "html":
         return
     folder = Path(app.outdir)
@@ -203,7 +203,7 @@ def finish(app: Any, exception: Exception | None) -> None:
         and path.name not in ("search.html", "genindex.html", "py-modindex.html")
     )
     (folder / "sitemap.xml").write_text(sitemap(pages, app.config.site_address), "utf-8")
-    # 1.5 MB that draw the icons which the style sheet's font draws as well
+    # 1.5 MB to draw icons that the style sheet's font draws as well
     icons = folder / "_static" / "scripts" / "fontawesome.js"
     icons.write_text("// The icons come from the style sheet's font.\n", "utf-8")
     for heavy in icons.parent.glob("fontawesome.js.map"):
@@ -214,7 +214,7 @@ def finish(app: Any, exception: Exception | None) -> None:
 
 
 def sitemap(pages: list[str], address: str) -> str:
-    """The sitemap of pages by their path; addresses are whole where the site's own is known."""
+    """The sitemap of pages given by path; addresses are absolute if the site's own is known."""
     base = f"{address.rstrip('/')}/" if address else ""
     places = "".join(f"<url><loc>{html.escape(base + page)}</loc></url>\n" for page in pages)
     return (
@@ -223,8 +223,8 @@ def sitemap(pages: list[str], address: str) -> str:
     )
 
 
-# What is left as it is comes first: code, formulas and signatures with all that is in them, other
-# tags, and a hyphen after a word that a tag ends ("<em>enc</em>-2").
+# Matches that stay unchanged come first: code, formulas and signatures with their contents, other
+# tags, and a hyphen after a closing tag ("<em>enc</em>-2").
 _FOUND = re.compile(
     r"<(script|style|code|pre|textarea)\b.*?</\1>"
     r"|<(span|div)\b[^>]*\bclass=\"[^\"]*\bmath\b[^>]*>.*?</\2>"
@@ -237,9 +237,9 @@ _FOUND = re.compile(
 
 
 def with_minus_signs(body: str) -> str:
-    """A page's HTML with a minus sign before every negative number that is read as text.
+    """A page's HTML with a minus sign before every negative number in its text.
 
-    What is rounded to zero has no sign.
+    A number rounded to zero has no sign.
 
     >>> with_minus_signs("<td title='-1'>-0.5 [-1, 2]</td> <code>-1</code> 2026-11-24, SST-2")
     "<td title='-1'>−0.5 [−1, 2]</td> <code>-1</code> 2026-11-24, SST-2"
@@ -257,7 +257,7 @@ _FORMULA = re.compile(r'<div class="(math [^"]*)">(.*?)</div>', re.DOTALL)
 
 
 def with_room_for_formulas(body: str) -> str:
-    r"""Formulas on lines of their own with the class that says how tall they will be.
+    r"""Give displayed formulas a class that says how tall they will be.
 
     >>> with_room_for_formulas('<div class="math notranslate">\\frac{1}{2}</div>')
     '<div class="math notranslate fraction">\\frac{1}{2}</div>'
@@ -275,7 +275,7 @@ def _with_height(found: re.Match[str]) -> str:
 
 EXPLORER = "book/static/explorer.js"
 
-# The model that the module is given on a page: what anywidget's has, without a kernel behind it.
+# The model for the module on a page: the interface of anywidget's, without a kernel behind it.
 _START = """
 const el = document.getElementById("explorer");
 const state = JSON.parse(document.getElementById("explorer-data").textContent);
@@ -299,21 +299,21 @@ CENSUS, STATUS = "data/census.csv", "data/status.csv"
 
 @cache
 def every_result() -> pd.DataFrame:
-    """All estimates, read once a build."""
+    """All estimates, read once per build."""
     return results_table(all_results())
 
 
 @cache
 def verdicts() -> tuple[Verdict, ...]:
-    """C1 to C8, read once a build."""
+    """The verdicts on C1 to C8, read once per build."""
     return tuple(evidence.all_verdicts())
 
 
 def explorer_html() -> str:
-    """The picture that can be moved, its data and its script in the page, and a still one.
+    """The interactive picture with its data and its script, and a still one.
 
     All are in the page itself: a browser loads neither a module nor JSON from ``file://``. The still
-    one stands where no script runs.
+    one is shown where no script runs.
     """
     results = measurements.found(*MEASURED)
     data = removal_data(results)
@@ -359,7 +359,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 class Stored(Directive):
-    """A part of a page, by its name in ``PARTS``."""
+    """Directive that inserts a part of a page, by its name in ``PARTS``."""
 
     required_arguments, final_argument_whitespace = 1, True
 
@@ -370,7 +370,7 @@ class Stored(Directive):
 
 
 def offer_to_run(app: Any, config: Any) -> None:
-    """Buttons for Binder and Colab on every notebook's page, where the code's address is known."""
+    """Add buttons for Binder and Colab to every notebook's page if the code's address is known."""
     if address := config.site_repository:
         config.html_theme_options = {
             **config.html_theme_options,
@@ -386,9 +386,9 @@ def offer_to_run(app: Any, config: Any) -> None:
 
 
 def ship(site: Path) -> None:
-    """Put every stored result and the paper's values into a folder of pages.
+    """Copy every stored result and the paper's values into a folder of pages.
 
-    They have the same path there as in the checkout, so that a page's link works in both.
+    They keep their paths in the checkout, so that a page's link works in both.
     """
 
     def copied(source: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Eight cards, one a claim: what the paper says, what we found against the rule, and the results."""
+"""Eight cards, one per claim: what the paper says, what we found by our rule, and the results."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _MET = {True: "met", False: "not met", None: "not readable"}
 
 
 def cards_html(verdicts: Iterable[Verdict]) -> str:
-    """All cards."""
+    """All cards as HTML."""
     return "\n".join(card_html(CLAIMS[verdict.claim], verdict) for verdict in verdicts)
 
 
 def card_html(claim: Claim, verdict: Verdict) -> str:
-    """One card; its anchor is ``claim-c1`` for C1, that of a row see :func:`row_anchor`."""
+    """One card; its anchor is ``claim-c1`` for C1, for that of a row see :func:`row_anchor`."""
     name, (page, artifact) = claim.id.lower(), claim.page
     rows = [*verdict.measured, *verdict.others]
     evidence = _text(f"{counted(verdict)}. The paper's criterion: {criterion_met(verdict)}.")
@@ -95,7 +95,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _dot_name(setting: str, label: str) -> str:
-    """What a dot is of, in few words: a phone has room for some sixteen characters a line.
+    """A short name for a dot: a phone has room for some sixteen characters per line.
 
     >>> _dot_name("MiniLM, reviews, 2-core CPU", "batch 4"), _dot_name("enfr", "")
     ('MiniLM, reviews, 2-core CPU, batch 4', 'enfr')
@@ -108,12 +108,12 @@ def _dot_name(setting: str, label: str) -> str:
 
 
 def _kind(row: Row) -> str:
-    """How a dot is drawn."""
+    """The CSS class of a row's dots."""
     return "counts" if row.counts else "by-others" if row.judged.aside == WHO else "not-counted"
 
 
 def _caption(claim: Claim, rows: Sequence[Row]) -> str:
-    """What the dots are, and which side of the bound is the paper's."""
+    """A caption that says what the dots are, and on which side of the bound the claim lies."""
     what, form, side = claim.shown
     kinds: dict[float, set[str]] = {}  # a rule may ask less of one kind of model than of another
     for row in rows:
@@ -129,9 +129,9 @@ def _caption(claim: Claim, rows: Sequence[Row]) -> str:
 
 
 def _range(estimates: Sequence[tuple[Row, Estimate]]) -> tuple[float, float]:
-    """What the axis shows: all that counts or is by others, with room; what lies further is an arrow.
+    """The range of the axis: all that counts or is by others, with room; dots beyond it are arrows.
 
-    Results without the power to count may be so uncertain that nothing else could be told apart.
+    Results without the power to count may be so uncertain that the others could not be told apart.
     """
     shown = [estimate for row, estimate in estimates if _kind(row) != "not-counted"]
     if all(_kind(row) != "counts" for row, _ in estimates):

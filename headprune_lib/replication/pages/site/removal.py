@@ -1,4 +1,4 @@
-"""Stored curves of removal, as data for the picture that can be moved (``explorer.js``)."""
+"""Stored pruning curves as data for the interactive picture (``explorer.js``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAIN_TASK = "mnli"
 SHOWN_SHARE = 0.4
 """Share removed that the picture starts with."""
 
-# What a metric is called, what a stored score is multiplied by, and its unit.
+# A metric's name on the page, the factor for its stored scores, and its unit.
 _METRICS = {
     "accuracy": ("accuracy", 100, "%"),
     "BLEU": ("BLEU", 1, ""),
@@ -35,14 +35,14 @@ _METRICS = {
 
 
 def removal_data(results: Iterable[Result] | None = None) -> list[dict[str, Any]]:
-    """One entry a stored set of curves: what the picture needs of it, the larger models first.
+    """The data of the picture, one entry per stored set of curves, the larger models first.
 
-    ``orders`` hold ``mean`` and ``interval`` at each of ``shares``, and ``heads``: numbers of heads
-    in the order in which they go, counted over the grids ``kinds`` (name, layers, heads) one after
-    another; None where a stored curve does not say which heads they were.
+    ``orders`` have ``mean`` and ``interval`` at each of ``shares``, and ``heads``: numbers of heads
+    in the order of removal, counted over the grids ``kinds`` (name, layers, heads) one after
+    another; None if a stored curve does not say which heads were removed.
 
     Args:
-        results: pruning curves and orders compared; all that are stored if not given.
+        results: pruning curves and comparisons of orders; all stored ones if not given.
     """
     if results is None:
         results = measurements.found(*MEASURED)
@@ -50,7 +50,7 @@ def removal_data(results: Iterable[Result] | None = None) -> list[dict[str, Any]
 
 
 def first_shown(data: Sequence[Mapping[str, Any]]) -> int:
-    """Where the picture starts: the paper's main task, by the model with most heads that has its curve."""
+    """Index of the entry shown first: the paper's main task, on the model with most heads."""
     curves = [i for i, entry in enumerate(data) if entry["measured"] == "pruning_curve"]
     main = [i for i in curves if data[i]["task"] == spelled(MAIN_TASK)]
     return max(main or curves or range(len(data)), key=lambda i: (data[i]["removed"][-1], -i))
@@ -114,7 +114,7 @@ def _grids(result: Result) -> list[tuple[str, int, int]]:
 
 
 _Order = tuple[str, str, list[float], list[list[float]] | None, int]
-"""Name, the part that shows its heads, scores, their intervals, and number of trainings."""
+"""Name, part with its heads, scores, intervals, and number of trainings."""
 
 
 def _curves(result: Result) -> Iterator[_Order]:
@@ -126,7 +126,7 @@ def _curves(result: Result) -> Iterator[_Order]:
 
 
 def _compared(result: Result) -> Iterator[_Order]:
-    """The orders that are compared, but for controls, which are followed to half of the heads."""
+    """The orders compared, except controls, which are measured only up to half of the heads."""
     for name, order in result.values["orders"].items():
         if len(order["score"]) < len(result.values["shares"]):
             continue
@@ -136,7 +136,7 @@ def _compared(result: Result) -> Iterator[_Order]:
 
 
 def _part_shown(result: Result, order: str) -> str:
-    """The part of an order on the first training that it is shown on."""
+    """The part of an order on its first training."""
     seed = result.values["orders"][order]["trainings"][0]
     return next(
         name
@@ -146,7 +146,7 @@ def _part_shown(result: Result, order: str) -> str:
 
 
 def _importance(result: Result) -> masking.HeadTensors:
-    """I_h of the first training, not normalised, as a curve's result holds it; or nothing."""
+    """Unnormalised I_h of the first training, by kind, from a curve's result; empty if absent."""
     raw = result.parts[IMPORTANCE].raw if IMPORTANCE in result.parts else {}
     scores = {
         name.partition(" ")[2] or "self": raw[name] for name in raw if name.startswith("scores")
@@ -155,9 +155,9 @@ def _importance(result: Result) -> masking.HeadTensors:
 
 
 def heads_that_go(result: Result, part: str) -> np.ndarray | None:
-    """The heads (heads, 2 or 3) in the order in which they go: as stored, or as it follows.
+    """The heads (heads, 2 or 3) in the order of removal, as stored or derived from stored scores.
 
-    Of several runs, those of the first. None where stored numbers do not say.
+    With several runs, the order of the first. None if stored numbers do not determine it.
     """
     stored = result.parts[part].raw.get("order", ())
     if len(stored):

@@ -1,4 +1,4 @@
-"""Every stored result and every run in a table, and how a long table is shown: first rows, a search."""
+"""Tables of every stored result and every run, and long tables shown in part, with a search."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from headprune_lib.replication.store import Part, Result
 from headprune_lib.replication.titles import machine, spelled
 
 FILE = "data/results.csv"
-"""Path of the table of every result below the site's first page."""
+"""Path of the table of every result, relative to the site's first page."""
 
 FIRST = 20
-"""Rows of a long table that a page shows before one searches."""
+"""Number of rows of a long table that a page shows before a search."""
 
 _SHOWN_FIRST = "pruning curve"
 _SITE = ".."  # the first page, as seen from a page of ``book``
-# What says where in a result a row belongs; layers and heads are stored from 0 and shown from 1.
+# Columns that locate a row in its result; layers and heads are stored from 0 and shown from 1.
 _FROM_ZERO = ("layer", "head")
 _PLACES = ("model", "training", "order", "way", "criterion", "with", "kind", *_FROM_ZERO)
 _RECIPE = ("epochs", "updates", "batch_size", "learning_rate")
 _AMOUNTS = ("removed", "share", "sentences", "epoch", *_RECIPE)
 _SETTINGS = (*_PLACES, *_AMOUNTS, "parameters", "left", "seconds", "alone")
-# What an interval without a name of its own is of.
+# Quantities to which an interval without a name of its own may belong.
 _MAIN = ("delta", "mean", "ratio", "r", "added", "score")
 _SPELLED = {
     "delta": "change of the score",
@@ -45,9 +45,9 @@ _SPELLED = {
 
 
 def results_table(results: Iterable[Result]) -> pd.DataFrame:
-    """One estimate a row: measurement, model, task, place in the result, quantity, value, interval.
+    """One row per estimate: measurement, model, task, place, quantity, value and interval.
 
-    Of what has intervals those quantities are told that have one; ``low`` and ``high`` are its ends.
+    If quantities have intervals, only those are listed; ``low`` and ``high`` are their ends.
     """
     rows = [row for result in results for row in _estimates(result)]
     rows.sort(key=lambda row: row["measurement"] != _SHOWN_FIRST)
@@ -74,7 +74,7 @@ def _estimates(result: Result) -> Iterator[dict[str, Any]]:
 
 
 def _quantities(columns: Sequence[str]) -> list[tuple[str, str | None, str | None]]:
-    """Column of each value, and those of its interval's ends."""
+    """The column of each value, and those of its interval's ends or None."""
     quantities: list[tuple[str, str | None, str | None]] = []
     for low in columns:
         if not low.endswith("interval_low"):
@@ -95,7 +95,7 @@ def _place(row: Mapping[str, Any]) -> str:
     words = []
     for name in (*_PLACES, *_AMOUNTS):
         value = row.get(name)
-        if pd.isna(value) or value == "self":  # of an encoder, which has one kind of attention
+        if pd.isna(value) or value == "self":  # an encoder has one kind of attention
             continue
         if name in _FROM_ZERO:
             words.append(f"{name} {int(value) + 1}")
@@ -109,12 +109,12 @@ def _place(row: Mapping[str, Any]) -> str:
 
 
 def searched_html(table: pd.DataFrame, name: str, caption: str, file: str) -> str:
-    """The first rows of a table, the others as data for ``site.js``, which searches all of them.
+    """The first rows of a table, and the rest as data for ``site.js``, which searches all of them.
 
     Args:
         name: its anchor.
         caption: what it shows, as HTML.
-        file: the whole table as CSV, below the site's first page.
+        file: path of the whole table as CSV, relative to the site's first page.
     """
     cells = table.map(_cell).to_numpy().tolist()
     head = "".join(f'<th scope="col">{html.escape(str(column))}</th>' for column in table)
@@ -142,21 +142,21 @@ def _row(cells: Sequence[str]) -> str:
 
 # --- the runs: when, where, how long, with which versions, and whether weights are checked here -------
 
-_WITHOUT = ("task", "model")  # the row says them already
+_WITHOUT = ("task", "model")  # the row has them already
 
 
 def status_table(results: Iterable[Result]) -> pd.DataFrame:
-    """One row a measurement run; parts that were measured in one go share a row."""
+    """One row per measurement run; parts that were measured together share a row."""
     committed = committed_weights()
     rows = [row for result in results for row in rows_of(result, committed)]
     return pd.DataFrame(rows).sort_values("measured", ascending=False, kind="stable")
 
 
 def rows_of(result: Result, committed: frozenset[str]) -> Iterator[dict[str, str]]:
-    """One row for all parts of a result that were measured in one go.
+    """Yield one row for each set of a result's parts that were measured together.
 
     Args:
-        committed: SHA-256 of the weights that the project holds.
+        committed: SHA-256 of the weights that are committed.
     """
     together: dict[tuple, list[tuple[str, Part]]] = {}
     for name, part in result.parts.items():
@@ -179,10 +179,10 @@ def rows_of(result: Result, committed: frozenset[str]) -> Iterator[dict[str, str
 
 
 def signature_line(parts: list[tuple[str, Part]]) -> str:
-    """What parts that were measured together depend on, ``key:value`` separated by bars.
+    """The dependencies of parts measured together, ``key:value`` separated by bars.
 
-    The last entry is the start of each signature's digest, which fits parameters, text, weights
-    and recipes of training.
+    The last entry is the start of each signature's digest, which covers parameters, text, weights
+    and training recipes.
     """
     _, first = parts[0]
     names = [name for name, _ in parts]
@@ -209,7 +209,7 @@ def _short(value: Any) -> str:
 
 
 def checked(part: Part, committed: frozenset[str]) -> str:
-    """Of how many trainings the weights are committed: those are measured again by every test run."""
+    """Whether weights are committed, or of how many trainings: test runs measure those again."""
     weights = {run["weights_sha256"] for run in part.runs if "weights_sha256" in run}
     held = len(weights & committed)
     if not weights:
@@ -220,5 +220,5 @@ def checked(part: Part, committed: frozenset[str]) -> str:
 
 
 def committed_weights() -> frozenset[str]:
-    """SHA-256 of every file of weights that the project holds."""
+    """SHA-256 of every committed file of weights."""
     return frozenset(file_sha256(path) for path in models_root().glob("*.safetensors"))

@@ -1,4 +1,4 @@
-"""The answer as one table, a line a claim: the paper, its own models by others, ours, verdict, how sure."""
+"""The answer as a table, a row per claim: the paper, others on its models, ours, word, how sure."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ COLUMNS = (
 )
 
 _HALVES = {"encoder": "encoders", "translation": "translators"}
-_LAB = "Silent-Zebra"  # who published what each head of the paper's models does
+_LAB = "Silent-Zebra"  # published the effect of each head of the paper's models
 
 
 def summary_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
-    """One row a claim, in plain words."""
+    """One row per claim, in plain words."""
     rows = []
     for verdict in verdicts:
         claim = CLAIMS[verdict.claim]
@@ -70,9 +70,9 @@ def _in_lines(text: str) -> str:
 
 
 def ours(verdict: Verdict) -> str:
-    """What the results that count give, from the least to the largest, and what all of them give.
+    """The range of the results that count, from least to largest, and the range of all results.
 
-    What is of no trained model stands apart.
+    Results without a trained model are listed separately.
     """
     claim, measured = CLAIMS[verdict.claim], verdict.measured
     untrained = [row for row in measured if row.judged.aside == UNTRAINED]
@@ -84,7 +84,7 @@ def ours(verdict: Verdict) -> str:
 
 
 def by_others(verdict: Verdict) -> str:
-    """What others found on the paper's own models, as far as it bears on a claim."""
+    """Others' findings on the paper's own models that bear on the claim."""
     if verdict.claim in _GRIDS:
         return _GRIDS[verdict.claim]()
     shown = [row for row in verdict.others if row.judged.estimates]
@@ -100,7 +100,7 @@ def by_others(verdict: Verdict) -> str:
 
 
 def how_sure(verdict: Verdict) -> str:
-    """How many results count, and on how many models and trainings they rest."""
+    """The number of results that count, their models and trainings, and the paper's criterion."""
     if not verdict.measured:
         return "not measured"
     sure = f"{counted(verdict)}. Measured on {measured_on(verdict.measured)}."
@@ -108,7 +108,7 @@ def how_sure(verdict: Verdict) -> str:
 
 
 def counted(verdict: Verdict) -> str:
-    """How many of the results that were measured count, and what they say."""
+    """The number of measured results that count, in total and by verdict."""
     words = Counter(row.word for row in verdict.counted)
     text = f"{words.total()} of {len(verdict.measured)} results count"
     each = ", ".join(f"{number} {PLURALS[word]}" for word, number in words.items())
@@ -116,7 +116,7 @@ def counted(verdict: Verdict) -> str:
 
 
 def measured_on(rows: Sequence[Row]) -> str:
-    """Trained models behind some results, such as ``3 models, 1 to 3 trainings each``.
+    """The trained models behind some results, such as ``3 models, 1 to 3 trainings each``.
 
     >>> measured_on([])
     'no trained model'
@@ -131,7 +131,7 @@ def measured_on(rows: Sequence[Row]) -> str:
 
 
 def _ranges(claim: Claim, rows: Sequence[Row]) -> str:
-    """Least and largest estimate of each part of a rule, of encoders and of translators."""
+    """Least and largest estimate for each part of a rule, for encoders and for translators."""
     form = claim.shown[1]
     parts: dict[tuple[str, str], list[float]] = {}
     for row in rows:
@@ -180,5 +180,5 @@ def _on_two_texts() -> str:
     )
 
 
-# Claims on single heads, of which others published grids, not results that a rule judges.
+# Claims on single heads, for which others published grids, not results that a rule judges.
 _GRIDS = {"C1": _cut_alone, "C2": _one_left, "C7": _on_two_texts}

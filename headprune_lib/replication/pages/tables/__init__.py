@@ -1,4 +1,4 @@
-"""Ours beside the paper's: published values, and tables for pages."""
+"""Tables for pages, in which our values stand next to the published ones."""
 
 from headprune_lib.replication.pages.tables.beyond import *
 from headprune_lib.replication.pages.tables.markup import *

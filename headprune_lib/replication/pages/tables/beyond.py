@@ -1,4 +1,4 @@
-"""Tables beyond the paper: what others measured, other criteria, training again, a language model."""
+"""Tables beyond the paper: others' measurements, other criteria, retraining, a language model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from headprune_lib.replication.titles import order_title, spelled
 
 @dataclass(frozen=True)
 class Grid:
-    """The effect of each cut that one laboratory measured, ``values`` (layers, heads)."""
+    """One laboratory's measured effect of each cut; ``values`` is (layers, heads)."""
 
     lab: str
     task: str
@@ -48,13 +48,13 @@ class Grid:
 
 
 def grid(lab: str, task: str, what: str = "effects", kind: str = "self") -> Grid:
-    """One grid of the project's copy of the reproductions' numbers.
+    """Return one grid from the project's copy of the reproductions' numbers.
 
     Args:
-        lab: ``"Silent-Zebra"`` or ``"ljj7975"``, their repositories' owners.
+        lab: owner of the repository, ``"Silent-Zebra"`` or ``"ljj7975"``.
         task: such as ``"MNLI"`` or ``"WMT en-fr"``.
-        what: ``"effects"`` of one cut, or ``"all_but_one"``.
-        kind: of attention.
+        what: ``"effects"`` of single cuts, or ``"all_but_one"``.
+        kind: kind of attention.
 
     Raises:
         KeyError: there is no such grid.
@@ -92,7 +92,7 @@ def measured_twice() -> list[tuple[str, Grid, Grid]]:
 
 
 def correlated_twice() -> pd.DataFrame:
-    """One row a pair of :func:`measured_twice`, with both correlations of the effects over heads."""
+    """One row per pair of :func:`measured_twice`, with both correlations of effects over heads."""
     rows = []
     for differs, first, second in measured_twice():
         effects = first.values.ravel(), second.values.ravel()
@@ -109,7 +109,7 @@ def correlated_twice() -> pd.DataFrame:
 
 
 def layers_again_table() -> pd.DataFrame:
-    """Each layer's best head alone, in the paper and again by others: change of the score."""
+    """Change of the score with each layer's best head alone, by the paper and by others."""
     bert, wmt = paper("table3")["delta_accuracy_percent"], paper("table2")
     settings = [("BERT, MNLI (points)", "MNLI", "self", 100, bert)]
     settings += [
@@ -125,12 +125,12 @@ def layers_again_table() -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Alike:
-    """Spearman correlations over heads of importance after fine-tuning on a task.
+    """Spearman correlations, over heads, of importance after fine-tuning on a task.
 
     Attributes:
-        seeds: of every two fine-tunings on the task.
-        others: another task -> mean over every two fine-tunings, one on each, of different seeds.
-        means: of the mean over seeds with that on each other task.
+        seeds: between every two fine-tunings on the task.
+        others: other task -> mean over pairs of fine-tunings, one on each task, of different seeds.
+        means: between the mean over seeds and that on each other task.
     """
 
     task: str
@@ -145,7 +145,7 @@ class Alike:
 
 
 def alike() -> Iterator[Alike]:
-    """A task after the other."""
+    """Yield the correlations of one task after another."""
     tasks = masked_tasks()
     means = scipy.stats.spearmanr([task.importance.mean(0) for task in tasks], axis=1).statistic
     for i, task in enumerate(tasks):
@@ -158,7 +158,7 @@ def alike() -> Iterator[Alike]:
 
 
 def alike_by_others() -> pd.DataFrame:
-    """One row a task: how alike importance is after two fine-tunings on it, and on two tasks."""
+    """One row per task: how alike importance is after two fine-tunings on it, and on two tasks."""
     return pd.DataFrame(
         [
             {
@@ -175,7 +175,7 @@ def alike_by_others() -> pd.DataFrame:
 
 
 def others_board() -> pd.DataFrame:
-    """One row an order of a laboratory, a column a task: the share kept, most on the first task first."""
+    """Share kept: a row per order and laboratory, a column per task, sorted by the first task."""
     kept: dict[tuple[str, str], dict[str, str]] = {}
     for one in sorted(published_orders(), key=lambda one: (one.task, -one.area)):
         row = {"order": one.order, "measured by": one.who}
@@ -184,7 +184,7 @@ def others_board() -> pd.DataFrame:
 
 
 def agreement_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a model and task: how alike the importance of heads is after several fine-tunings."""
+    """One row per model and task: how alike the importance of heads is between fine-tunings."""
     rows = []
     for name, result in shown.items():
         pairs = result.values["pairs"]
@@ -206,8 +206,8 @@ def agreement_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
 class Pair:
     """I_h of one model after its first fine-tunings on two tasks, normalised by layer.
 
-    ``importance`` is of shape (2, heads). ``common`` is how many heads of the least important fifth
-    are the same, ``by_chance`` how many would be in orders drawn at random.
+    ``importance`` has shape (2, heads). ``common`` is the number of heads in both least important
+    fifths, ``by_chance`` the number expected of random orders.
     """
 
     model: str
@@ -218,9 +218,9 @@ class Pair:
 
 
 def pairs_of_tasks(curves: Mapping[str, Result]) -> list[Pair]:
-    """Every two pruning curves of one model after fine-tuning on different tasks.
+    """Every two pruning curves of one model fine-tuned on different tasks.
 
-    A task of held examples, such as ``snli-held``, has the fine-tunings of the whole one.
+    Tasks that are part of another, such as ``snli-held``, are skipped: they share its fine-tunings.
     """
     ranked = [
         (result, scoring.normalize_l2({"self": torch.from_numpy(raw_importance(result))}))
@@ -246,17 +246,17 @@ def pairs_of_tasks(curves: Mapping[str, Result]) -> list[Pair]:
 
 
 def passes_of_criteria(path: Path) -> dict[str, float]:
-    """Criterion -> forward passes over the same text that its scores take.
+    """Criterion -> cost of its scores, in forward passes over the same text.
 
     Args:
-        path: what ``headprune bench criteria`` stored; empty if there is nothing.
+        path: the file of ``headprune bench criteria``; without it the result is empty.
     """
     rows = [row for run in read_runs(path)[:1] for row in run["rows"]]
     return {row["what"].removeprefix(SCORES_BY): row["ratio"] for row in rows}
 
 
 def contrasts_table(contrasts: Iterable[Contrast]) -> pd.DataFrame:
-    """One row a contrast: the difference over all tasks, p, its word, and what stands beside it."""
+    """One row per contrast: the difference over all tasks, p, its word, its loss and control."""
     return pd.DataFrame(
         [
             {
@@ -279,10 +279,10 @@ def _triple(found: tuple[float, float, float] | None, form: str, scale: float = 
 
 
 def leaderboard_rows(found: Mapping[str, Result]) -> list[dict[str, Any]]:
-    """What is known of every order on every model, the order that keeps most first.
+    """One row per model and order, the order that keeps most first.
 
-    ``area`` is the share of the metric above chance that is kept, mean over 0 to 50% of the heads
-    removed, and ``added_loss`` what the loss grows by, in nats; both with their 95% interval. Where
+    ``area`` is the share of the metric above chance that is kept, averaged over 0 to 50% of the
+    heads removed, and ``added_loss`` the increase of the loss in nats; both have 95% intervals. If
     the uncut model is not ``above_chance`` in every resample, the share says nothing, and the order
     that adds least loss comes first.
     """
@@ -318,9 +318,9 @@ def _rank(order: Mapping[str, Any], comparable: bool) -> float:
 
 
 def between_trainings(order: str, stability: Result, agreement: Result | None) -> float | None:
-    """Mean rank correlation of a criterion's scores in two fine-tunings; None where there is one.
+    """Mean rank correlation of a criterion's scores between fine-tunings; None for a single one.
 
-    Of importance other results hold the scores of all fine-tunings.
+    For importance, ``agreement`` has the scores of all fine-tunings.
     """
     stored = stability.values["criteria"][order]["mean_trainings"]
     if stored is not None or agreement is None or order not in ("importance", scores.PLAIN):
@@ -333,11 +333,11 @@ def between_trainings(order: str, stability: Result, agreement: Result | None) -
 
 
 def leads_table(values: Mapping[str, Any], metric: str = "accuracy") -> pd.DataFrame:
-    """One row an order, share and way of training: what it has more than random orders.
+    """One row per order, share and way of training: its lead over random orders.
 
     Args:
-        values: those of ``recovery``.
-        metric: of that result.
+        values: the values of ``recovery``.
+        metric: the metric of that result.
     """
     unit = {"accuracy": "points", "BLEU": "BLEU"}[metric]
     return pd.DataFrame(
@@ -362,7 +362,7 @@ def leads_table(values: Mapping[str, Any], metric: str = "accuracy") -> pd.DataF
 
 
 def language_answers(curves: Mapping[str, Result], heads: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a question and text: what was found and the answer by the rule.
+    """One row per question and text: the finding, and the answer by the rule.
 
     Args:
         curves: name -> result of ``language_curve``; heads: of ``language_heads``.

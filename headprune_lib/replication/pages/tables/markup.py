@@ -1,4 +1,4 @@
-"""What a page prints of a rule, and tables and grids as HTML."""
+"""Text that pages print about rules, and tables and grids as HTML."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from headprune_lib.replication.claims.verdict import WORDS, Judged, defined
 from headprune_lib.replication.formatting import NOT_MEASURED, estimate, with_minus
 
 NOT_ABOVE_CHANCE = "not above chance"
-"""What stands in place of what is kept of the score above chance, where there is none to keep."""
+"""Shown in place of the share kept if the uncut score is not above chance."""
 
 
 def number(value: float | None, form: str) -> str:
-    """A number in a format, or that it was not measured.
+    """Format a number, or say that it was not measured.
 
     >>> number(0.256, ".0%"), number(None, ".0%")
     ('26%', 'not measured')
@@ -30,7 +30,7 @@ def number(value: float | None, form: str) -> str:
 
 
 def kept_text(found: Mapping[str, Any] | None) -> str:
-    """What is kept of the score above chance, ``kept`` with its ``interval``.
+    """Format the share of the score above chance that is kept, ``kept`` with its ``interval``.
 
     >>> kept_text({"kept": 0.955, "interval": [0.92, 0.99]}), kept_text(None)
     ('95.5% [92.0%, 99.0%]', 'not measured')
@@ -45,7 +45,7 @@ def kept_text(found: Mapping[str, Any] | None) -> str:
 
 
 def judged_text(judged: Judged, form: str) -> str:
-    """The one number that a rule looks at, with its interval."""
+    """The one number that a rule judges, with its interval."""
     if judged.word == "not run":
         return NOT_MEASURED
     if not judged.estimates:
@@ -55,13 +55,13 @@ def judged_text(judged: Judged, form: str) -> str:
 
 
 def shown_orders(values: Mapping[str, Any]) -> list[str]:
-    """The orders of a pruning curve's result, the main fine-tuning apart only if there are others."""
+    """The orders of a pruning curve; the main fine-tuning is listed only if there are others."""
     single = len(values["curves"]["importance"]["runs"]) == 1
     return [name for name in values["prunable"] if not (single and name == "importance main")]
 
 
 _INTERVAL = re.compile(r"\[[^\]]*\]")
-_LONG = 60  # letters: what is longer reads from the left, as text does
+_LONG = 60  # characters; longer cells are aligned left, as text
 
 
 class Markup(str):
@@ -80,11 +80,11 @@ def anchor(name: str) -> str:
 def as_html(
     table: pd.DataFrame, name: str = "", caption: str = "", csv: pd.DataFrame | None = None
 ) -> str:
-    """A table for a page; verdicts are coloured words, and claims stand out.
+    """A table as HTML for a page; verdicts are coloured words, and claims stand out.
 
-    The first column heads the rows. Where ``attrs["prose"]`` of a table is true, or a cell is long,
-    columns are set as text: to the left, and broken into lines. A table with a name has a caption,
-    an anchor and a link to its cells as CSV; readers can sort it where scripts run.
+    The first column heads the rows. If ``attrs["prose"]`` of a table is true, or a cell is long,
+    columns are set as text: aligned left and wrapped. A table with a name has a caption, an anchor
+    and a link to its cells as CSV; readers can sort it where scripts run.
 
     >>> as_html(pd.DataFrame({"order": ["random"], 0.5: [2517.1]})).count("2517.1")
     1
@@ -101,7 +101,7 @@ def as_html(
 
 
 def framed(markup: str, name: str, caption: str, values: pd.DataFrame) -> str:
-    """A ``<table>`` with its caption, in a frame that scrolls sideways where it is too narrow."""
+    """A ``<table>`` with its caption, in a frame that scrolls sideways when it is too narrow."""
     if not name:
         return f'<div class="table-frame">{markup}</div>'
     words = (
@@ -148,14 +148,14 @@ def _cell(cell: Any) -> Any:
 
 
 _STEPS = {"BLEU": (0.1, 0.3, 1.0), "points": (0.25, 0.5, 1.0)}
-"""Unit -> changes from which a cell is coloured more strongly."""
+"""Unit -> changes from which a cell has a stronger colour."""
 
 SIGNIFICANT = "p < 0.01"
 
 
 @dataclass(frozen=True)
 class Block:
-    """One grid: rows of changes, a name each; cells (row, column) that are significant."""
+    """One grid: named rows of changes, and the significant cells as (row, column)."""
 
     title: str
     rows: Mapping[str, Sequence[float]]
@@ -165,11 +165,11 @@ class Block:
 def grid_html(
     name: str, caption: str, blocks: Sequence[Block], unit: str, column: str, row: str
 ) -> HTML:
-    """Grids below one another with the same columns; significant cells are outlined.
+    """Stacked grids with the same columns; significant cells are outlined.
 
     Args:
         name: number of the table on the page.
-        caption: what is seen in it, as HTML.
+        caption: what it shows, as HTML.
         blocks: the grids.
         unit: ``"BLEU"`` or ``"points"``.
         column: what a column is, such as ``"head"``.
@@ -197,13 +197,13 @@ def blocks_html(
     columns: Sequence[Any],
     blocks: Iterable[tuple[str, Mapping[str, Sequence[str]]]],
 ) -> str:
-    """A ``<table>`` of blocks below one another, each of rows of cells under the same columns.
+    """A ``<table>`` of stacked blocks, each with rows of cells under the same columns.
 
     Args:
-        corner: what stands above the names of the rows.
-        heard: what is read aloud before the name of a column.
-        columns: their names.
-        blocks: title of each, and name of a row -> its ``<td>``.
+        corner: header above the names of the rows.
+        heard: text that screen readers say before the name of a column.
+        columns: names of the columns.
+        blocks: title of each block, and name of a row -> its ``<td>`` cells.
     """
     heads = "".join(
         f'<th scope="col"><span class="heard">{heard} </span>{column}</th>' for column in columns

@@ -1,4 +1,4 @@
-"""Tables of the paper's sections, the paper's values beside ours."""
+"""Tables of the paper's sections, the paper's values next to ours."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ def _where_true(cells: pd.DataFrame) -> set[tuple[int, int]]:
 
 
 def _ours(shown: Mapping[str, Result], cut: str, block: Callable[..., Block]) -> Iterator[Block]:
-    """A block a result, and one of sacrebleu's own changes where BLEU is not sacrebleu's anyway.
+    """Yield a block per result, and one of sacrebleu's changes where BLEU is not sacrebleu's own.
 
     Args:
         cut: what was cut, ``"heads"`` or ``"layers"``.
-        block: from a title, the cuts, and which column is their change of BLEU.
+        block: makes a block from a title, the cuts, and the column of their change of BLEU.
     """
     for label, result in shown.items():
         changes, baseline = pd.DataFrame(result.values[cut]), result.values["baseline"]
@@ -110,7 +110,7 @@ def layers_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: 
 
 
 def quality_table(quality: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a model and way of search: BLEU, without overlapping verses, chrF."""
+    """One row per model and search: BLEU, BLEU without overlapping verses, and chrF."""
     return pd.DataFrame(
         [
             {
@@ -130,12 +130,12 @@ def quality_table(quality: Mapping[str, Result]) -> pd.DataFrame:
 
 
 def samples_table(quality: Result) -> pd.DataFrame:
-    """The first test verses of a model, what it makes of them, and the reference."""
+    """The first test verses of a model, its translations, and the references."""
     return pd.DataFrame(quality.values["samples"])[["source", "translation", "reference"]]
 
 
 def heads_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a model and task: how many heads can be removed one by one, and both verdicts on C1."""
+    """One row per model and task: share of heads removable one by one, and both verdicts on C1."""
     rows = []
     for name, result in shown.items():
         counts, removable = result.values["counts"], result.values["removable"]
@@ -155,9 +155,9 @@ def heads_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
 
 
 def domains_table(shown: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a model and pair of texts: how the effects of the same cuts correlate, by each measure.
+    """One row per model and pair of texts: correlations of the same cuts' effects, by each measure.
 
-    Reliability is that of log-loss, on the text where it is lower.
+    Reliability is that of the log-loss, on the text where it is lower.
     """
 
     def cell(found: Mapping[str, Any]) -> str:
@@ -180,9 +180,9 @@ def domains_table(shown: Mapping[str, Result]) -> pd.DataFrame:
 
 
 def curves_table(shown: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a pruning curve: what is kept at the paper's share, what C3 says by the paper's criterion.
+    """One row per curve: what is kept at the paper's share, and whether its C3 criterion is met.
 
-    The last columns are the share of heads that can be removed at a loss of 2%, and the rule's power.
+    Further columns are the share of heads removable at a loss of 2%, and the rule's power.
     """
     rows = []
     for name, result in shown.items():
@@ -209,9 +209,9 @@ _AGAINST = {
 
 
 def orders_table(shown: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a pruning curve: importance minus other orders over 0 to 50%, and C8's two verdicts.
+    """One row per pruning curve: importance minus other orders over 0 to 50%, and C8's verdicts.
 
-    A curve without any of the other orders has none.
+    A curve without any of the other orders has no row.
     """
     rows = []
     for name, result in shown.items():
@@ -231,7 +231,7 @@ def orders_table(shown: Mapping[str, Result]) -> pd.DataFrame:
 
 
 def layers_decided(result: Result) -> tuple[int, int]:
-    """In how many layers one head is enough, and in how many it is shown not to be, as C2 has it."""
+    """The numbers of layers that need only one head, and that are shown to need more, as in C2."""
     bound = DELTA_BLEU if result.metric == "BLEU" else DELTA
     layers = result.values["layers"]
     return (
@@ -241,9 +241,9 @@ def layers_decided(result: Result) -> tuple[int, int]:
 
 
 def difficulty_table(curves: Mapping[str, Result], one_head: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a model and group of MNLI's pairs, by how many of 100 BERTs get them right.
+    """One row per model and group of MNLI's pairs, grouped by how many of 100 BERTs are right.
 
-    What C3's and C1's rules say of each group alone; a row without a curve of MNLI is left out.
+    Each group is judged alone by C3's and C1's rules; curves that are not of MNLI are left out.
     """
     return pd.DataFrame(
         [
@@ -269,7 +269,7 @@ def _word(judged: Judged) -> str:
 
 
 def sizes_table(table4: Result) -> pd.DataFrame:
-    """Parameters, attention's share of them, file, and memory to load and run a batch, before and after."""
+    """Parameters, attention's share, file, and memory to load and run a batch, before and after."""
     models = {"finetuned": spelled(table4.model), "shape": "BERT-base's shape"}
     return pd.DataFrame(
         [
@@ -289,10 +289,10 @@ def sizes_table(table4: Result) -> pd.DataFrame:
 
 
 def bench_table(path: Path) -> pd.DataFrame:
-    """What ``headprune bench`` stored: ratios of seconds, with floor and target; empty if nothing.
+    """Ratios of seconds that ``headprune bench`` stored, with floor and target; empty if none.
 
-    Each machine has a column of ratios, the one that was timed last the first; where floors or
-    answers differ they stand in the same order.
+    Each machine has a column of ratios, the one timed last first. Floors or answers that differ are
+    listed in the same order.
     """
     runs = read_runs(path)
     ratios = [f"ratio (quartiles){_on(run, runs)}" for run in runs] or ["ratio (quartiles)"]
@@ -320,7 +320,7 @@ def _on(run: dict, runs: list[dict]) -> str:
 
 
 def _told(values: Iterable[str]) -> str:
-    """What machines have, once where it is the same."""
+    """The values of all machines, given once if they are the same."""
     values = list(values)
     return values[0] if len(set(values)) == 1 else ", ".join(values)
 
@@ -333,13 +333,13 @@ def _met(row: dict) -> str:
 
 
 def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
-    """Table 4 in the paper's form: a column a batch size, a block a model, the paper's first.
+    """Table 4 in the paper's form: a column per batch size, a block per model, the paper's first.
 
     Args:
-        shown: name -> result of Table 4; the one with random weights of BERT-base's shape is the
+        shown: name -> result of Table 4; the block with random weights of BERT-base's shape is the
             last one that was timed on a machine.
         name: number of the table on the page.
-        caption: what is seen in it, as HTML.
+        caption: what it shows, as HTML.
     """
     published = paper("table4")
     pairs = [published[which] for which in ("original", "pruned50")]
@@ -349,7 +349,7 @@ def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
             for i, size in enumerate(published["batch_size"])
         }
     }
-    # a model of profile smoke is too small to say anything of speed
+    # a model of profile smoke is too small to say anything about speed
     timed = [(label, one, "finetuned") for label, one in shown.items() if one.profile != "smoke"]
     timed += [("BERT-base's shape, random weights", one, "shape") for one in shown.values()]
     for label, result, model in timed:
@@ -374,7 +374,7 @@ def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
 
 
 def _speed(found: Mapping[str, Any] | None, which: int) -> str:
-    """A cell: examples a second with all or half of the heads, or the ratio of the two."""
+    """A cell: examples per second with all or half of the heads, or the ratio of the two."""
     if found is None:
         return "–"
     if which < 2:

@@ -1,4 +1,4 @@
-"""The claims with both columns, what they rest on, the rules, and how results are measured again."""
+"""Tables of the claims with both verdicts, their results, the rules, and how to measure again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MET = {True: "met", False: "not met", None: ""}
 
 
 def claims_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
-    """One row a claim: what it says, the paper's criterion and ours, and what the word rests on."""
+    """One row per claim: title, the paper's criterion, our verdict, and how many results count."""
     return pd.DataFrame(
         [
             {
@@ -37,21 +37,21 @@ def claims_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
 
 
 def criterion_met(verdict: Verdict) -> str:
-    """In how many results the paper's criterion is met."""
+    """The number of results that meet the paper's criterion, in words."""
     met, read = verdict.met
     return f"met in {met} of {read}" if read else "not measured"
 
 
 def both_words(row: Row) -> dict[str, str]:
-    """Cells of a result's two verdicts: the paper's own criterion, our rule's word, whether it counts."""
+    """A result's cells: the paper's own criterion, our rule's word, and whether it counts."""
     counts = "yes" if row.counts else "no"
     return {"paper's criterion": _MET[row.judged.met], "ours": row.word, "counts": counts}
 
 
 def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
-    """One row a result: where it was measured, the numbers, both verdicts, and whether it counts.
+    """One row per result: where it was measured, the numbers, both verdicts, and whether it counts.
 
-    Power is how often the rule would decide, the smallest effect what the interval would show.
+    Power is how often the rule would decide, the smallest effect the least that it could see.
     """
     return pd.DataFrame(
         [
@@ -72,12 +72,12 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
 
 
 def where(row: Row) -> str:
-    """The table or figure of a row, and where it was measured."""
+    """The table or figure of a row, and the setting in which it was measured."""
     return f"{as_in_the_paper(row.name)}: {row.setting}"
 
 
 def others_table(rows: Iterable[Row]) -> pd.DataFrame:
-    """One row a curve of the paper's own models that others measured: both columns; none counts."""
+    """One row per curve of the paper's models measured by others: both verdicts; none counts."""
     left_out = ["counts", "power", "smallest effect", "data"]
     return rows_table(rows).drop(columns=left_out, errors="ignore")
 
@@ -88,9 +88,9 @@ Words = dict[tuple[str, str, str], tuple[str, str]]
 
 
 def changed_table() -> pd.DataFrame:
-    """Every word by the second rules, and by the third on the same results, as both are stored.
+    """Every word by the second rules and by the third on the same results, both as stored.
 
-    A dash is a result that there was not, or that counts with another.
+    A dash marks a result that did not exist, or that counts together with another.
     """
     return _words_table(
         stored_words("second_rules"),
@@ -100,9 +100,9 @@ def changed_table() -> pd.DataFrame:
 
 
 def new_data_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
-    """The third rules' words when they were fixed and now: each claim, and what is new or changed.
+    """The third rules' words when fixed and now: every claim, and results that are new or changed.
 
-    A dash is a result that there was not yet.
+    A dash marks a result that did not exist yet.
     """
     columns = ["27 November 2026", "counted", "now", "counts"]
     table = _words_table(stored_words("third_rules"), _words(verdicts), columns)
@@ -111,7 +111,7 @@ def new_data_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
 
 
 def stored_words(name: str) -> Words:
-    """Those in a file of ``data/reference``: what rules gave on the results of their day."""
+    """The words in a file of ``data/reference``, which rules gave on the results of their day."""
     stored = pd.read_csv(reference_root() / f"{name}.csv", keep_default_na=False)
     return {tuple(row[:3]): tuple(row[3:]) for row in stored.itertuples(index=False)}
 
@@ -126,7 +126,7 @@ def _words(verdicts: Iterable[Verdict]) -> Words:
 
 
 def _words_table(before: Words, after: Words, columns: list[str]) -> pd.DataFrame:
-    """A line a claim, then a line each of its results, those of the second set of words first."""
+    """One row per claim, then one per result of it, those in the second set of words first."""
     lines, none = [], ("–", "–")
     for key in sorted(dict.fromkeys([*after, *before]), key=lambda key: key[0]):
         claim, artifact, setup_name = key
@@ -136,7 +136,7 @@ def _words_table(before: Words, after: Words, columns: list[str]) -> pd.DataFram
 
 
 def rules_table() -> pd.DataFrame:
-    """One row a claim: the paper's criterion, our rule, and what power is computed for."""
+    """One row per claim: the paper's criterion, our rule, and the truth that its power assumes."""
     return pd.DataFrame(
         [
             {
@@ -160,11 +160,11 @@ def as_in_the_paper(artifact: str) -> str:
 
 
 FOLDER = "../data/results"
-"""Of the stored results, as seen from a notebook: in the checkout and on the site."""
+"""Path of the stored results as seen from a notebook, in the checkout and on the site."""
 
 
 def again_table(results: Sequence[Result]) -> pd.DataFrame:
-    """One row a result: command, minutes and machines of its measurement, its values as files."""
+    """One row per result: how it was measured (command, minutes, machines), and files of values."""
     rows = []
     for result in results:
         runs = _runs(result)
@@ -182,7 +182,7 @@ def again_table(results: Sequence[Result]) -> pd.DataFrame:
 
 
 def _folded(commands: list[str]) -> Markup:
-    """A command as it is; several in a fold, for two dozen may stand behind a result."""
+    """A single command as it is; several in a fold, since a result may have two dozen."""
     code = [f"<code>{html.escape(command)}</code>" for command in commands]
     if len(code) == 1:
         return Markup(code[0])
@@ -191,7 +191,7 @@ def _folded(commands: list[str]) -> Markup:
 
 
 def _where(result: Result) -> str:
-    """When the newest part was measured, and on which machines the parts were, the newest first."""
+    """The date of the newest part, and the machines that measured the parts, newest first."""
     parts = [part.provenance for part in result.parts.values()]
     parts.sort(key=lambda provenance: provenance["date"], reverse=True)
     machines = dict.fromkeys(machine(provenance["hardware"]) for provenance in parts)
@@ -199,13 +199,13 @@ def _where(result: Result) -> str:
 
 
 def named(result: Result) -> str:
-    """The table or figure of a result, and of which model and task it is."""
+    """The table or figure of a result, with its model and task."""
     artifact = name_of(result.measurement, half_of(result.key), result.task)
     return f"{as_in_the_paper(artifact)}: {setting(result)}"
 
 
 def _runs(result: Result) -> list[tuple[str, str, float]]:
-    """Command, date and seconds of every run behind a result; parts of one run are one."""
+    """Command, date and seconds of every run behind a result; parts of one run are listed once."""
     provenances = (part.provenance for part in result.parts.values())
     runs = (
         (run["command"].replace(" --profile default", ""), run["date"], run["seconds"])
