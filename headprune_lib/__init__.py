@@ -1,7 +1,7 @@
 """Score, mask and remove attention heads of Transformers (Michel, Levy & Neubig 2019).
 
-What is named here is imported when it is first asked for: the command's help must not wait for
-torch and transformers.
+Public names are imported on first access, so that the command's help does not wait for torch and
+transformers.
 """
 
 from importlib import import_module
@@ -86,9 +86,9 @@ def __getattr__(name: str) -> Any:
         return __getattr__(_FORMER[name])
     if name in _HOMES:
         value = getattr(import_module(f"headprune_lib.{_HOMES[name]}"), name)
-        globals()[name] = value  # found at once from now on
+        globals()[name] = value  # __getattr__ is not asked again
         return value
-    try:  # headprune_lib.masking, without an import of its own
+    try:  # a submodule that was not imported, such as headprune_lib.masking
         return import_module(f"headprune_lib.{name}")
     except ModuleNotFoundError as error:
         if error.name != f"headprune_lib.{name}":

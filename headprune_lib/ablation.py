@@ -1,11 +1,11 @@
-"""Sweeps that cut one head, or all heads of a layer but one, and reuse what no cut changes.
+"""Sweeps that cut one head, or all heads of a layer but one, and reuse unchanged activations.
 
-What ends before an attention module runs does not depend on that module's heads: layers below it,
-all of the encoder for the decoder's heads, and the keys and values made of the encoder's states. A
+Anything computed before an attention module runs does not depend on its heads: the layers below it,
+the whole encoder for the decoder's heads, and keys and values computed from the encoder's states. A
 head's contribution to the output projection is linear, so attention itself runs once for all heads.
-With L layers of equal cost each cut costs (L - 1)/2 of them and the feed-forward part of one, where
-plain masking costs L: 0.53 of it at L = 6, and 0.44 for an encoder-decoder of 6 and 6 layers.
-Of a classifier that reads one position the last feed-forward part is spared as well: 0.42 at L = 6.
+With L layers of equal cost, each cut costs (L - 1)/2 layers and the feed-forward part of one, where
+plain masking costs L: a ratio of 0.53 at L = 6, and 0.44 for an encoder-decoder of 6 and 6 layers.
+A classifier that reads one position skips the last feed-forward part at the others: 0.42 at L = 6.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ else:
     Logits = Tensor
 
 Reduce = Callable[[Any, Batch], Tensor]
-"""A model's outputs and the batch they are of -> what of them is wanted."""
+"""``(outputs, batch) -> tensor``: what a sweep keeps of a forward pass."""
 
 Sweep = Iterator[tuple[Logits, dict[Head, Logits]]]
-"""For each batch the logits of the uncut model, and ``{(kind, layer, head): with it cut}``."""
+"""For each batch, the uncut logits and the cut ones, as ``{(kind, layer, head): logits}``."""
 
-_How = Literal["cut", "keep"]  # a head goes alone, or all others of its layer go
+_How = Literal["cut", "keep"]  # cut one head alone, or all others of its layer
 _MOST_BYTES = 4 * 2**30
 
 
 def one_head_masks(model: nn.Module) -> dict[Head, HeadTensors]:
-    """For each head ``(kind, layer, head)`` the mask that cuts it alone (paper, section 3.2)."""
+    """Masks by head ``(kind, layer, head)``, each cutting that head alone (paper, section 3.2)."""
     return _masks(find_heads(model), "cut")
 
 
 def all_but_one_masks(model: nn.Module) -> dict[Head, HeadTensors]:
-    """For each head the mask that keeps it alone in its layer (paper, section 3.3)."""
+    """Masks by head, each keeping that head alone in its layer (paper, section 3.3)."""
     return _masks(find_heads(model), "keep")
 
 
@@ -81,33 +81,33 @@ def one_head_ablation(
     reduce: Reduce | None = None,
     device: Device = None,
 ) -> Sweep:
-    """Logits with each head cut in turn (paper, section 3.2), activations reused.
+    """Compute the logits with each head cut in turn (paper, section 3.2), reusing activations.
 
-    Nothing is computed before a batch is asked for, and between two batches the model is as it was:
-    a sweep may be left half used, and sweeps of one model may take turns.
+    Batches are computed lazily, and the model is unchanged between two batches: a sweep may be left
+    unfinished, and sweeps of one model may be interleaved.
 
-    Nothing is reused, and the model masked head by head, where layers share a module, where classes
-    were found by their structure, which does not tell what layers hand on to each other, and where
-    weights are not as they are used (quantised, adapted).
+    Activations are not reused, and the model is masked head by head, where layers share a module,
+    where a class was found by its structure, which does not tell what layers pass to each other,
+    and where weights are not stored as they are used (quantised, adapted).
 
     Args:
-        model: one with a head of its task; an encoder-decoder is given ``decoder_input_ids``, or
-            makes them of ``labels``.
-        batches: dicts of model inputs; other ``labels`` are seen by ``reduce`` alone.
-        reduce: ``(outputs, batch) -> tensor``, what to keep of each pass in place of the logits, of
-            which a language model has as many for each head as there are words; such as
-            ``headprune_lib.losses.default_loss(model)``, one number an example.
+        model: a model with a task head; an encoder-decoder takes ``decoder_input_ids``, or makes
+            them from ``labels``.
+        batches: dicts of model inputs; apart from that case, only ``reduce`` sees ``labels``.
+        reduce: ``(outputs, batch) -> tensor``, what to keep of each pass instead of the logits,
+            which for a language model span the vocabulary at every position and for every head; for
+            example ``headprune_lib.losses.default_loss(model)``, one number per example.
         device: where to compute; the model's own device if not given.
 
     Returns:
         iterator of ``(uncut, cut)`` for each batch, on the CPU: logits of shape ``(batch, class)``
-        and ``{(kind, layer, head): logits}`` for every head, or what ``reduce`` makes.
+        and ``{(kind, layer, head): logits}`` for every head, or what ``reduce`` returns.
 
     Raises:
-        ValueError: outputs without logits, or so many of them that all heads' would take more than
-            4 GiB (give ``reduce``).
+        ValueError: outputs without logits, or a batch whose logits for all heads would take more
+            than 4 GiB (give ``reduce``).
     """
-    find_heads(model)  # a model without any is refused here, and not where a batch is asked for
+    find_heads(model)  # refuse a model without heads now, not at the first batch
     return (_ablate_batch(model, batch, "cut", reduce, device) for batch in batches)
 
 
@@ -118,7 +118,7 @@ def all_but_one(
     reduce: Reduce | None = None,
     device: Device = None,
 ) -> Sweep:
-    """As :func:`one_head_ablation`, with every other head of the layer cut (paper, section 3.3)."""
+    """Like :func:`one_head_ablation`, but cut all other heads of the layer (paper, section 3.3)."""
     find_heads(model)
     return (_ablate_batch(model, batch, "keep", reduce, device) for batch in batches)
 
@@ -130,10 +130,10 @@ def masked_logits(
     *,
     device: Device = None,
 ) -> Iterator[Logits]:
-    """Logits ``(batch, class)`` of each batch under one mask, by plain masked forward passes.
+    """Yield the logits ``(batch, class)`` of each batch under one mask, from plain masked passes.
 
-    As of :func:`headprune_lib.one_head_ablation`, batches are computed as they are asked for, and
-    the model is as it was between them.
+    As in :func:`headprune_lib.one_head_ablation`, batches are computed lazily, and the model is
+    unchanged between them.
     """
     mask = ones_mask(model) if mask is None else mask
     for batch in batches:
@@ -144,9 +144,9 @@ def masked_logits(
 
 @contextmanager
 def _for_one_batch(model: nn.Module, batch: Batch, device: Device) -> Iterator[Batch]:
-    """The batch on the device, while the model is ready for it."""
+    """Yield the batch on the device, with the model there and in evaluation mode."""
     batch = to_device(batch, ensure_device(model, device))
-    # no_grad, for inference mode's tensors could not be changed in place by the caller
+    # not inference mode, whose tensors the caller could not change in place
     with eval_mode(model), torch.no_grad():
         yield batch
 
@@ -161,14 +161,14 @@ def _logits(outputs: Any, _batch: Batch) -> Logits:
 def _ablate_batch(
     model: nn.Module, batch: Batch, how: _How, reduce: Reduce | None, device: Device
 ) -> tuple[Logits, dict[Head, Logits]]:
-    """What a sweep yields of one batch."""
+    """The uncut logits of one batch, and those of every cut."""
     blocks = find_heads(model)
     cut: dict[Head, Tensor] = {}
     with _for_one_batch(model, batch, device) as inputs, first_position_alone(model, reduce):
 
         def run() -> Tensor:
             result = (reduce or _logits)(model(**model_inputs(model, inputs)), inputs)
-            return result.to("cpu", non_blocking=result.is_cuda)  # waited for once, at the end
+            return result.to("cpu", non_blocking=result.is_cuda)  # synchronised once, at the end
 
         whole = _Pass(model, blocks)
         with whole.recorded():
@@ -183,7 +183,7 @@ def _ablate_batch(
             for block in blocks:
                 heads = [(block.kind, block.layer, head) for head in block.kept_heads]
                 if not whole.calls[_path(block, "output")].times:
-                    # attention to an encoder that is not there
+                    # cross-attention that did not run, without encoder states
                     cut |= {head: uncut.clone() for head in heads}
                     continue
                 with whole.returning(whole.unchanged(block)):
@@ -203,16 +203,16 @@ def _path(block: AttentionLayer, part: str) -> str:
 
 
 def _states(output: Any) -> Any:
-    """The first of what a module returns: hidden states, where it is a layer or an encoder."""
+    """A module's first output, which for a layer or an encoder is the hidden states."""
     return output[0] if isinstance(output, tuple | list | ModelOutput) and output else output
 
 
 class _Pass:
-    """What modules did in the uncut pass: attention, its parts and all that they lie in."""
+    """The uncut pass as recorded: calls of attention modules, their parts and enclosing modules."""
 
     def __init__(self, model: nn.Module, blocks: Sequence[AttentionLayer]) -> None:
         self.model = model
-        # what makes keys and values of another side's states
+        # projections that make keys and values from the encoder's states
         self.cross = [
             _path(block, part)
             for block in blocks
@@ -227,18 +227,18 @@ class _Pass:
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """Inside, the pass is made."""
+        """Record the pass that is run inside the block."""
         with record_outputs([self.model.get_submodule(path) for path in self.paths]) as calls:
             yield
         self.calls = dict(zip(self.paths, calls, strict=True))
 
     def returning(self, outputs: dict[str, Any]) -> AbstractContextManager[None]:
-        """Inside, the modules of these paths return this, without computing anything."""
+        """Inside the block, the modules at these paths return these outputs without computing."""
         modules = [self.model.get_submodule(path) for path in outputs]
         return replace_outputs(modules, list(outputs.values()))
 
     def can_be_reused(self, block: AttentionLayer) -> bool:
-        """Whether a block's part in the pass, and what came before it, can be told apart."""
+        """Whether a block's cuts can be computed from the recorded pass."""
         core, output = self.calls[_path(block, "core")], self.calls[_path(block, "output")]
         if output.times > 1 or core.times != output.times:
             return False
@@ -249,13 +249,13 @@ class _Pass:
         projection: Any = block.part(self.model, "output")
         if not_plain(projection) is not None:
             return False
-        # whether it returned what its output projection's weights make of the heads
+        # it must return exactly what its output projection's weights make of the heads
         expected = nn.functional.linear(output.inputs[0], matrix_of(projection), projection.bias)
         returned = output.output if block.spec.core else _states(core.output)
         return close(output.output, expected, expected) and torch.equal(returned, output.output)
 
     def unchanged(self, block: AttentionLayer) -> dict[str, Any]:
-        """By path what the heads of a block cannot change, outermost modules only, and its output."""
+        """Outputs by path that a block's heads cannot change, of the outermost modules only."""
         start = self.calls[_path(block, "core")].place
         before = {
             path: call.output
@@ -273,7 +273,7 @@ class _Pass:
         return {path: output for path, output in before.items() if path not in inner}
 
     def attention(self, block: AttentionLayer, place: int, how: _How) -> dict[str, Any]:
-        """By path what a block's attention returns without its kept head of this place, or with it alone.
+        """A block's attention outputs by path, without its kept head at ``place`` or with it alone.
 
         The head's share of the projection: (B, T, width) x (width, hidden) -> (B, T, hidden).
         """

@@ -1,8 +1,8 @@
-"""Attention weights of every head, taken where masks act, and what is said of them.
+"""Attention weights of every head, from the modules where masks act, and statistics of them.
 
-A weight belongs to a query (a row) and a key (a column): of the keys that a query may look at, its
-weights sum to 1. Padding is neither: it asks nothing, and nothing looks at it. Statistics are sums
-over real queries with the number of them, so that batches add up.
+A weight belongs to a query (a row) and a key (a column); a query's weights sum to 1 over the keys
+that it may attend to. Padding counts as neither query nor key. Statistics are sums over real
+queries, with the number of queries, so that they can be added over batches.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Weights(NamedTuple):
 
     Attributes:
         values: (example, kept head, query, key), each row summing to 1 over the keys it sees.
-        seen: (example, query, key), whether a real query may look at the key.
-        ids: (example, key) ids of the tokens behind the keys; None where they are not tokens.
+        seen: (example, query, key), whether a real query may attend to the key.
+        ids: (example, key), token ids of the keys; None where keys are not tokens.
     """
 
     values: Float[Tensor, "example head query key"]
@@ -39,22 +39,22 @@ class Weights(NamedTuple):
 
 
 Recorded = tuple[Tensor, Tensor | None]
-"""What a pass left of a layer: weights (example, kept head, query, key), and the mask that was added
-to the scores, (example or 1, 1, query or 1, key), None if not known."""
+"""A layer's weights in one pass, (example, kept head, query, key), and the mask that was added to
+the scores, (example or 1, 1, query or 1, key), or None if it is not known."""
 
 
 @contextmanager
 def recorded_weights(
     model: nn.Module, blocks: Sequence[AttentionLayer]
 ) -> Iterator[list[list[Recorded]]]:
-    """Inside, a pass of the model leaves every block's weights in its place of the list.
+    """Record attention weights in all passes that are run inside, in a list for each block.
 
-    Several in a place are of layers that share a module. The pass may have any purpose: the
-    weights come on the way. Empty the places before the next batch.
+    A block gets several records where layers share a module. The passes may serve any purpose.
+    Clear the records before the next batch.
 
     Raises:
         ValueError: an attention kernel that never makes the weights (sdpa, flash attention), or a
-            module that returns none of every query (local attention).
+            module that does not return weights for every query (local attention).
     """
     config: Any = model.config
     kernel = getattr(config, "_attn_implementation", "eager")
@@ -78,12 +78,12 @@ def recorded_weights(
 
 @contextmanager
 def eager_attention(model: nn.Module) -> Iterator[None]:
-    """Inside, the model runs under the kernel that makes attention weights, in each of its parts.
+    """Inside the block, run all parts of the model with the kernel that makes attention weights.
 
     Afterwards each part has its own kernel again.
     """
     kernels = _kernels(getattr(model, "config", None))
-    if not kernels:  # of timm, say: no model of transformers chooses
+    if not kernels:  # such as timm's: not a transformers model, so no kernel to choose
         yield
         return
     choosing: Any = model
@@ -95,7 +95,7 @@ def eager_attention(model: nn.Module) -> Iterator[None]:
 
 
 def _kernels(config: Any) -> dict[str, Any]:
-    """The kernel of a configuration and of those inside it, as ``set_attn_implementation`` takes."""
+    """The kernels of a configuration and those inside it, for ``set_attn_implementation``."""
     if config is None:
         return {}
     inner = {name: getattr(config, name, None) for name in config.sub_configs}
@@ -134,7 +134,7 @@ def _recording(records: list[Recorded], block: AttentionLayer) -> Callable[..., 
 def read_weights(
     blocks: Sequence[AttentionLayer], found: list[list[Recorded]], batch: Batch
 ) -> Iterator[tuple[int, Weights]]:
-    """What was recorded of a batch as ``(number of the block, Weights)``; the places are emptied."""
+    """Yield a batch's recorded weights as ``(block number, Weights)``, and clear the records."""
     for number, (block, records) in enumerate(zip(blocks, found, strict=True)):
         for values, mask in records:
             ids = batch.get("decoder_input_ids" if block.kind == "dec-dec" else "input_ids")
@@ -147,22 +147,22 @@ def read_weights(
 def attention_weights(
     model: nn.Module, blocks: Sequence[AttentionLayer], batch: Batch
 ) -> Iterator[tuple[int, Weights]]:
-    """``(number of the block, Weights)`` of a batch where the model is, from one forward pass."""
+    """The ``(block number, Weights)`` of a batch on the model's device, from one forward pass."""
     with eval_mode(model), torch.no_grad(), recorded_weights(model, blocks) as recorded:
         model(**model_inputs(model, batch))
     return read_weights(blocks, recorded, batch)
 
 
-_OPEN = -50.0  # what masks close, they close with less (Swin with -100)
+_OPEN = -50.0  # masks add less than this to hide a key (Swin: -100)
 
 
 def _visible(
     block: AttentionLayer, values: Tensor, mask: Tensor | None, batch: Batch
 ) -> Bool[Tensor, "example query key"]:
-    """No padding, as the batch says, nor what is masked: later tokens, far ones.
+    """Which keys each query sees: neither padding nor masked, as later or distant tokens are.
 
-    What the mask leaves open is seen, also where every head's weight on it is too small for the
-    precision. A module that was given no mask shows what it closes by the weights alone.
+    A key that the mask leaves open is seen even where every head's weight on it underflows. If a
+    module was given no mask, only its weights show which keys are hidden.
     """
     rows, _, n_queries, n_keys = values.shape
     queries, keys = query_mask(block, batch), _real(batch, target=block.kind == "dec-dec")
@@ -181,12 +181,12 @@ def _visible(
 
 
 def query_mask(block: AttentionLayer, batch: Batch) -> Bool[Tensor, "example position"] | None:
-    """Which of a block's queries are no padding; None where nothing says so."""
+    """Which of a block's queries are not padding; None if the batch does not tell."""
     return _real(batch, target=block.kind in ("enc-dec", "dec-dec"))
 
 
 def _real(batch: Batch, *, target: bool) -> Bool[Tensor, "example position"] | None:
-    """Which positions of the source, or the target, are no padding; None where nothing says so."""
+    """Which source or target positions are not padding; None if the batch does not tell."""
     if not target:
         mask = batch.get("attention_mask")
         return None if mask is None or mask.ndim != 2 else mask.bool()
@@ -196,17 +196,17 @@ def _real(batch: Batch, *, target: bool) -> Bool[Tensor, "example position"] | N
 
 
 ENDS = ("eos", "sep")
-"""What configurations and tokenizers call an end mark and a separator."""
+"""Names of the end and separator tokens in configurations and tokenizers."""
 _SPECIAL = ("pad", "bos", "eos", "cls", "sep", "decoder_start")
 
 
 def special_ids(model: nn.Module, names: Sequence[str] = _SPECIAL) -> tuple[int, ...]:
-    """Ids that the model's configuration names: padding, begin, end, classification, separator."""
+    """Special token ids in a model's configuration: pad, bos, eos, cls, sep, decoder_start."""
     return _named_ids(model.config, names)
 
 
 def end_ids(tokenizer: transformers.PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """Ids of the end mark and the separator, as a tokenizer names them."""
+    """Ids of a tokenizer's end and separator tokens."""
     return _named_ids(tokenizer, ENDS)
 
 
@@ -217,17 +217,16 @@ def _named_ids(names_ids: Any, names: Sequence[str]) -> tuple[int, ...]:
 
 
 def entropies(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor, Tensor]:
-    """Entropy of every query's weights over the log of the number of keys that it sees: 0 to 1.
+    """Entropy of each query's weights, divided by the log of the number of keys it sees: 0 to 1.
 
-    A query that sees one key has nothing to choose, and one that sees none nothing at all: both are
-    left out.
+    Queries that see fewer than two keys have no choice and are left out.
 
     Args:
-        leave_out: ids of tokens whose keys do not count; the weights of the others are brought to
-            sum 1 again. A query that gives them nothing is left out.
+        leave_out: ids of tokens whose keys do not count; the other weights are renormalised to sum
+            to 1. A query without weight on the other keys is left out.
 
     Returns:
-        (kept head,) sums over queries, and (kept head,) numbers of queries, both float64.
+        sums over queries and numbers of queries, each (kept head,), float64.
     """
     keys = weights.seen & ~_named(weights, leave_out)
     values = in_double(weights.values) * keys[:, None]
@@ -239,10 +238,10 @@ def entropies(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor
 
 
 def greatest(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor, Tensor]:
-    """The greatest weight of every query, summed over queries; see :func:`entropies`.
+    """The largest weight of each query, summed over queries; see :func:`entropies`.
 
-    Keys that are left out do not count, and nothing is brought to sum 1 (Voita et al. 2019 leave
-    the end mark out).
+    Keys that are left out do not count, but the weights are not renormalised (Voita et al. 2019
+    leave out the end token).
     """
     keys = weights.seen & ~_named(weights, leave_out)
     values = in_double(weights.values) * keys[:, None]
@@ -250,15 +249,15 @@ def greatest(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor,
 
 
 def mass_on(weights: Weights, ids: Collection[int]) -> tuple[Tensor, Tensor]:
-    """The weight that every query puts on some tokens, summed over queries; see :func:`entropies`."""
+    """The weight of each query on these token ids, summed over queries; see :func:`entropies`."""
     values = in_double(weights.values) * (weights.seen & _named(weights, ids))[:, None]
     return _summed(values.sum(-1), weights.seen.any(-1)[:, None])
 
 
 def mass_at(weights: Weights, offset: int) -> tuple[Tensor, Tensor]:
-    """The weight that every query puts on one place beside it, summed over queries.
+    """The weight of each query on the position at ``offset`` from its own, summed over queries.
 
-    Queries whose place is no key that they see are left out: the first has no previous one.
+    Queries that see no key there are left out, such as the first one for the previous position.
 
     Args:
         offset: -1 for the previous position, 0 for the query's own, 1 for the next.
@@ -271,13 +270,13 @@ def mass_at(weights: Weights, offset: int) -> tuple[Tensor, Tensor]:
 
 
 def _summed(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums over the queries that count and their numbers, (head,), of (example, head, query)."""
+    """Sums over the counted queries, and their numbers: (example, head, query) -> (head,)."""
     counted = counted.expand(values.shape)
     return (values * counted).sum((0, 2)), in_double(counted.sum((0, 2)))
 
 
 def _named(weights: Weights, ids: Collection[int]) -> Tensor:
-    """(example, 1, key): whether the token behind a key is one of these."""
+    """Whether a key's token has one of these ids, (example, 1, key)."""
     if not ids or weights.ids is None:
         return torch.zeros_like(weights.seen[:, :1])
     wanted = torch.tensor(sorted(ids), device=weights.ids.device)

@@ -1,8 +1,8 @@
-"""How many heads of an order are removed, and what the model then costs.
+"""How many heads of an order to remove under a bound on the model's cost or quality.
 
-Heads are removed until a bound is met, or as long as the model is good enough. What is bounded is a function
-of a mask, made once for a model: parameters, bytes of its cache, seconds of a pass; nothing is
-removed for it.
+Heads are removed until a cost is low enough, or as long as the quality is high enough. A cost is a
+function of a mask, set up once for a model: parameters, bytes of cache or seconds of a pass. It is
+computed without removing anything.
 
 >>> from transformers import BertConfig, BertForSequenceClassification
 >>> from headprune_lib import score_heads
@@ -49,17 +49,17 @@ from headprune_lib.utils import (
 from headprune_lib.verify import record
 
 Measured = Callable[[HeadTensors], float]
-"""Something of the model that a mask would leave: what it costs, or how good it is."""
+"""The cost or quality of the model that a mask would leave."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured at one point of an order.
+    """A measurement at one point of an order.
 
     Attributes:
         steps: number of steps removed there.
         heads: number of heads removed there.
-        value: of the bounded quantity.
+        value: the bounded quantity there.
     """
 
     steps: int
@@ -69,12 +69,12 @@ class Point:
 
 @dataclass(frozen=True)
 class BudgetResult:
-    """How many heads can be removed along an order within a bound.
+    """The heads that can be removed along an order within a bound.
 
     Attributes:
         mask: kind -> ``(layer, head)``, ready for :func:`headprune_lib.prune_heads`.
-        steps: how many steps of the order it cuts.
-        curve: what was walked, from the uncut model on.
+        steps: number of steps of the order that the mask cuts.
+        curve: all points that were measured, from the uncut model on.
     """
 
     mask: HeadTensors
@@ -85,11 +85,11 @@ class BudgetResult:
 def prune_to_budget(
     model: nn.Module, steps: Sequence[Step], cost: Measured, at_most: float
 ) -> BudgetResult:
-    """The fewest first steps of an order after which the model costs ``at_most`` so much.
+    """Find the fewest first steps of an order whose removal brings the cost down to ``at_most``.
 
     Args:
-        steps: as :func:`headprune_lib.selection.removal_units` lists them.
-        cost: such as :func:`parameters_cost`, or a function of one's own.
+        steps: the order, as from :func:`headprune_lib.selection.removal_units`.
+        cost: what :func:`parameters_cost` returns, for example, or a function of your own.
 
     Raises:
         ValueError: the model costs more even with all steps removed.
@@ -108,17 +108,17 @@ def prune_to_budget(
 def prune_while(
     model: nn.Module, steps: Sequence[Step], quality: Measured, at_least: float
 ) -> BudgetResult:
-    """As many first steps of an order as leave the model ``at_least`` so good, by bisection.
+    """Find by bisection how many first steps of an order keep the quality at ``at_least`` or above.
 
-    Of a quality that falls along the order this is the last such place. Where it rises and falls,
-    it is one of several: the model is good enough there, and with one step more it is not.
+    If the quality falls along the order, this is the last such point. If it rises and falls, this
+    is one of several: the model is good enough there, and one step later it is not.
 
     Args:
-        steps: as :func:`headprune_lib.selection.removal_units` lists them.
-        quality: higher is better; on text that neither the scores nor the final figure are of.
+        steps: the order, as from :func:`headprune_lib.selection.removal_units`.
+        quality: higher is better; measure it on text used for neither scores nor final figures.
 
     Raises:
-        ValueError: the model is not so good before anything is cut.
+        ValueError: the uncut model is not that good itself.
     """
     walk = _Walk(model, steps, quality)
     if not walk.at(0) >= at_least:
@@ -136,7 +136,7 @@ def prune_while(
 
 
 class _Walk:
-    """Places of an order, each looked at once."""
+    """Points of an order, each measured at most once."""
 
     def __init__(self, model: nn.Module, steps: Sequence[Step], look: Measured) -> None:
         self.steps, self.look, self.whole = steps, look, ones_mask(model)
@@ -156,7 +156,7 @@ class _Walk:
 
 
 Size = tuple[int, int]
-"""Query heads and key and value heads that a layer has left."""
+"""Numbers of query heads and of key and value heads that a layer has left."""
 
 
 def _heads_left(block: AttentionLayer, mask: HeadTensors) -> list[int]:
@@ -170,7 +170,7 @@ def _size_of(block: AttentionLayer, heads: Collection[int]) -> Size:
 
 
 def parameters_cost(model: nn.Module) -> Measured:
-    """The number of parameters that a mask would leave, exactly."""
+    """Return a function from a mask to the exact number of parameters that it would leave."""
     whole = n_parameters(model)
     blocks = [block for block in find_heads(model) if not block.why_not_prunable]
     gone: dict[tuple[str, Size], int] = {}
@@ -205,14 +205,14 @@ def _smaller(
 
 
 def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
-    """The bytes of keys and values that a mask would leave in the cache of generation.
+    """Return a function from a mask to the bytes that it would leave in the key-value cache.
 
-    Measured where the model runs once over one text of this length, so that sliding windows and the
-    weights' precision count as they are. A layer without heads still notes how long the text is.
+    The cache is measured in one pass over one text of this length, so that sliding windows and the
+    weights' precision are accounted for. A layer without heads still records the text's length.
 
     Raises:
-        ValueError: a model that keeps no keys and values, cannot run on so many tokens, or keeps
-            something else than one entry a head.
+        ValueError: a model that caches no keys and values, cannot run on that many tokens, or
+            caches anything other than one entry per head.
     """
     each: dict[AttentionLayer, tuple[bool, int, int]] = {}
     for block, keys, values in _cached(model, length):
@@ -223,9 +223,9 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
                 f"{heads} query and {groups} key and value heads: its cache with fewer heads is not known"
             )
         size = (keys.nbytes + values.nbytes) // len(keys) // entries
-        # a layer without heads keeps one number a token to say how long the text is
+        # a layer without heads caches one number per token to record the text's length
         mark = keys.shape[2] * keys.element_size() + values.shape[2] * values.element_size()
-        # Falcon keeps keys and values once a query head
+        # Falcon caches keys and values per query head
         each[block] = entries == groups, size, 0 if block.kind == "cross" else mark
     if not each:
         raise ValueError(
@@ -243,7 +243,7 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
 
 
 def _cached(model: nn.Module, length: int) -> Iterator[tuple[AttentionLayer, Tensor, Tensor]]:
-    """Blocks that keep keys and values of one text, with what they keep."""
+    """Yield the blocks that cache keys and values of one text, with these keys and values."""
     inputs = random_tokens(model, 1, length)
     with eval_mode(model), torch.no_grad():
         try:
@@ -268,7 +268,7 @@ def _cached(model: nn.Module, length: int) -> Iterator[tuple[AttentionLayer, Ten
 
 
 def random_tokens(model: nn.Module, batch_size: int, length: int) -> Batch:
-    """So many texts of so many random tokens; for an encoder-decoder as many on either side."""
+    """A batch of random tokens, (batch_size, length), for an encoder-decoder on both sides."""
     config: Any = getattr(model, "config", None)
     words = getattr(config.get_text_config(), "vocab_size", None) if config is not None else None
     if words is None or getattr(model, "main_input_name", "input_ids") != "input_ids":
@@ -282,14 +282,14 @@ def random_tokens(model: nn.Module, batch_size: int, length: int) -> Batch:
 
 @dataclass(frozen=True)
 class Seconds:
-    """A table of measured times; called with a mask, the seconds of a pass that it would leave."""
+    """A table of measured times; called with a mask, it returns the seconds of a pass under it."""
 
-    whole: float  # seconds of a pass of the model as it is
-    layers: dict[str, dict[Size, float]]  # path of an attention module -> seconds of every size
+    whole: float  # seconds of a pass of the unchanged model
+    layers: dict[str, dict[Size, float]]  # path of an attention module -> seconds by size
     blocks: tuple[AttentionLayer, ...]
 
     def __call__(self, mask: HeadTensors) -> float:
-        """Seconds of a pass, if all but attention takes as long as it does."""
+        """Seconds of a pass, assuming that everything except attention takes as long as before."""
         total = self.whole
         for block in self.blocks:
             table, left = self.layers[block.path], _size_of(block, _heads_left(block, mask))
@@ -304,18 +304,18 @@ class Seconds:
 def seconds_cost(
     model: nn.Module, batch: Batch, steps: Sequence[Step], *, rounds: int = 7
 ) -> Seconds:
-    """Measure each attention layer with every number of heads that an order leaves it.
+    """Time each attention layer with every number of heads that an order leaves it.
 
-    Layers are sliced copies that get what the layer gets in a pass of the model; all take turns with
-    the whole model, round by round, and medians count. Layers that are alike are measured once.
-    Held in memory meanwhile: the copies of one layer, about half as many layers as it has heads.
+    Sliced copies of a layer get its inputs from a pass of the model. They are timed in turn with
+    the whole model, in several rounds, and the median counts. Identical layers are timed once. For
+    a layer with n heads, copies as large as about n / 2 layers are in memory at once.
 
     Args:
-        batch: of the size and length that the seconds are to be of; ``labels`` are left out.
-        steps: as :func:`headprune_lib.selection.removal_units` lists them.
+        batch: a batch of the size and length to be timed; ``labels`` are left out.
+        steps: the order, as from :func:`headprune_lib.selection.removal_units`.
 
     Raises:
-        ValueError: the model does not run on the batch, or not through a layer that loses heads.
+        ValueError: the model, or a layer whose heads can be removed, does not run on the batch.
     """
     device = ensure_device(model, None)
     inputs = model_inputs(model, to_device(batch, device))
@@ -336,7 +336,7 @@ def seconds_cost(
                 for _ in range(rounds + 1):
                     wholes.append(seconds_of(partial(model, **inputs), device))
                     for size, layer in layers.items():
-                        call = copy.deepcopy(calls[block.path])  # which the layer may write to
+                        call = copy.deepcopy(calls[block.path])  # the layer may write to it
                         run = partial(layer, *call.args, **call.kwargs)
                         times[size].append(seconds_of(run, device))
                 # the first round warms up
@@ -346,7 +346,7 @@ def seconds_cost(
 
 
 def _sizes(block: AttentionLayer, steps: Sequence[Step]) -> dict[Size, list[int]]:
-    """The sizes that a layer has along an order, with the heads that it has left there."""
+    """The sizes of a layer along an order, with the heads left at each."""
     left = list(block.kept_heads)
     sizes = {_size_of(block, left): left}
     for step in steps:

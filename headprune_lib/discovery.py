@@ -1,8 +1,8 @@
-"""The attention blocks of a model: those known by name, and those found by structure and proved.
+"""The attention blocks of a model: known by name, or found by their structure and verified.
 
-What a structure seems to be is not believed: :mod:`headprune_lib.verify` tries each candidate on the
-model itself. That costs a pass, so what is proved is remembered with the model, and in its copies,
-as long as its attention modules and their code are the same.
+Structure alone is not trusted: :mod:`headprune_lib.verify` tries each candidate on the model
+itself. That costs a pass, so the result is stored with the model and its copies, and holds as long
+as its attention modules and their code stay the same.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from headprune_lib.specs import (
 from headprune_lib.utils import Batch, check_batch
 from headprune_lib.verify import Verified, as_it_was, capture_calls, keys_read, verify
 
-# What transformers' classes and others' call the parts of attention, the most common names first.
+# Names of the parts of attention in transformers and elsewhere, the most common first.
 # fmt: off
 QUERY = [
     "q_proj", "query", "q", "q_lin", "query_proj", "q_b_proj", "wq", "Wq", "to_q", "linear_q",
@@ -54,7 +54,7 @@ VALUE = [
     "v_proj", "value", "v", "v_lin", "value_proj", "wv", "Wv", "to_v", "linear_v",
     "value_layer", "values", "proj_v", "value_projection", "v_linear", "project_v",
 ]
-KEY_AND_VALUE = ["kv_proj", "kv_b_proj", "kv", "to_kv", "key_value"]  # keys and values by head
+KEY_AND_VALUE = ["kv_proj", "kv_b_proj", "kv", "to_kv", "key_value"]  # keys and values head by head
 FUSED = [
     "qkv_proj", "qkv", "query_key_value", "c_attn", "Wqkv", "wqkv", "in_proj", "to_qkv",
     "att_proj", "qkv_layer", "fused_qkv",
@@ -82,12 +82,12 @@ WIDTHS = [
 # fmt: on
 _MAKERS = frozenset((*QUERY, *FUSED))
 
-# What models call attention to something from outside.
+# Names of cross-attention modules.
 _CROSS = re.compile(
     r"^(encoder_attn|encoder_attention|EncDecAttention|crossattention\w*|cross_attn\w*|"
     r"cross_attention\w*|multihead_cross_attn|\w*_cross_attn|\w*_cross_attention|enc_dec_attn)$"
 )
-# What models call their towers, as words of a name.
+# Words in names of the towers of a model.
 _TOWERS = {
     "vision": {"vision", "visual", "image", "video", "vit", "pixel"},
     "audio": {"audio", "speech", "acoustic", "sound"},
@@ -95,18 +95,18 @@ _TOWERS = {
 }
 
 Modules = dict[str, nn.Module]
-"""Path -> module, all of a model's in its own order."""
+"""All modules of a model by path, in the model's order."""
 
 
 def find_heads(
     model: nn.Module, *, verify: bool = True, inputs: Batch | None = None
 ) -> list[AttentionLayer]:
-    """Every attention block of ``model``, in order of layers.
+    """Return every attention block of ``model``, in order of layers.
 
-    Classes in the table, and those that ``register_attention`` taught, are known by name. Others
-    are found by their structure and proved on the model itself, once a model: a pass of a few
-    random inputs, with no weight, mode or random state changed. An attribute of the model remembers
-    the proof, also in copies. What is seen and not taken is named in a warning.
+    Classes in the table, and those added by ``register_attention``, are known by name. Others are
+    found by their structure and verified on the model itself, once per model, by a pass of a few
+    random inputs that changes no weight, mode or random state. An attribute of the model and its
+    copies stores the result. A warning names attention modules that were found but rejected.
 
     Args:
         verify: whether blocks found by structure are checked on the model before they are returned.
@@ -115,9 +115,9 @@ def find_heads(
 
     Raises:
         TypeError: not a model.
-        ValueError: a model in DataParallel's wrapper, which runs copies of it, or a traced one.
-        UnknownArchitecture: no attention module that is known or was proved; the message says
-            what was seen of each class.
+        ValueError: a model wrapped in DataParallel, which runs copies of it, or a traced model.
+        UnknownArchitecture: no known or verified attention module; the message says what was
+            found of each class.
     """
     if not isinstance(model, nn.Module):
         name = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
@@ -139,21 +139,21 @@ def find_heads(
 
 @dataclass
 class _Memory:
-    """What was proved of a model: by path what holds, or why it was refused."""
+    """Stored verification results of a model, by path: what holds, or why a module was rejected."""
 
-    signature: tuple  # the modules that were looked at and their code; another one, another proof
-    source: str  # "found" if they were proved, "assumed" if not
+    signature: tuple  # the examined modules and their code; a change invalidates the results
+    source: str  # "found" if they were verified, "assumed" if not
     verified: dict[str, Verified] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    outside: dict[str, bool] = field(default_factory=dict)  # whether its keys are from outside
-    readers: dict[str, set[str]] = field(default_factory=dict)  # maker of keys -> who reads them
-    not_run: list[str] = field(default_factory=list)  # which read keys, and whose was not seen
+    outside: dict[str, bool] = field(default_factory=dict)  # whether keys come from outside
+    readers: dict[str, set[str]] = field(default_factory=dict)  # maker of keys -> their readers
+    not_run: list[str] = field(default_factory=list)  # readers that did not run: makers unknown
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Memory:
         return _Memory(**{name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
 
     def __reduce__(self) -> tuple:
-        return type(None), ()  # a pickled model is read without this library
+        return type(None), ()  # a pickled model must load without this library
 
 
 _MEMORY = "_headprune_discovery"  # the attribute of a model
@@ -162,7 +162,7 @@ _MEMORY = "_headprune_discovery"  # the attribute of a model
 def discovered(
     model: nn.Module, *, verify: bool = True, inputs: Batch | None = None
 ) -> tuple[list[AttentionLayer], dict[str, str]]:
-    """What :func:`headprune_lib.find_heads` returns; path of each module not taken -> why."""
+    """The blocks that :func:`headprune_lib.find_heads` returns, and rejected path -> reason."""
     modules = dict(model.named_modules())
     known, unsure, unknown = _split(modules)
     signature = tuple(_signature(modules, path) for path in (*unknown, *unsure))
@@ -185,7 +185,7 @@ def discovered(
             passes = _prove(model, modules, candidates, unsure, inputs, memory)
         memory.refused |= _unread(modules, {*known, *unknown, *memory.verified})
         _note_readers(model, _taken(known, memory), passes, memory)
-        if signature or memory.refused:  # a model of known classes alone has nothing to remember
+        if signature or memory.refused:  # known classes alone leave nothing to store
             vars(model)[_MEMORY] = memory
         if memory.refused and (known.keys() - memory.refused.keys() or memory.verified):
             warnings.warn(
@@ -212,14 +212,14 @@ def discovered(
 
 
 def _split(modules: Modules) -> tuple[dict[str, Verified], list[str], list[str]]:
-    """Modules known by name; those of them whose entry is to be proved; others like attention."""
+    """Modules known by name; those of them to be verified; others that look like attention."""
     known: dict[str, Verified] = {}
     unsure: list[str] = []
     unknown: list[str] = []
     for path, module in modules.items():
         name = type(module).__name__
         entry = ATTENTION_SPECS.get(name)
-        if left := vars(module).get(PRUNED):  # it brings its own entry
+        if left := vars(module).get(PRUNED):  # pruned: it has its own entry
             known[path] = Verified(left.spec, left.limits)
         elif entry and name not in REGISTERED and is_released(module):
             known[path] = Verified(entry, {"source": "table"})
@@ -233,7 +233,7 @@ def _split(modules: Modules) -> tuple[dict[str, Verified], list[str], list[str]]
 
 
 def _signature(modules: Modules, path: str) -> tuple:
-    """A module, its entry, and what runs where it, or the one around it, is called."""
+    """A module, its entry, and the code that runs when it or its parent is called."""
     module, around = modules[path], modules[path.rpartition(".")[0]]
     code = tuple((type(m).forward, vars(m).get("forward")) for m in (around, *module.modules()))
     return path, module, ATTENTION_SPECS.get(type(module).__name__), code
@@ -245,18 +245,18 @@ def _taken(known: dict[str, Verified], memory: _Memory) -> dict[str, Verified]:
 
 
 def _ancestors(path: str) -> list[str]:
-    """The paths of the modules around one, the outermost first; not the model."""
+    """The paths of the modules around a path, outermost first, without the model itself."""
     parts = path.split(".")
     return [".".join(parts[:end]) for end in range(1, len(parts))]
 
 
 def _inside(path: str, others: Container[str]) -> bool:
-    """Whether a path is, or lies below, one of others."""
+    """Whether a path is one of ``others`` or below one of them."""
     return any(outer in others for outer in (*_ancestors(path), path))
 
 
 def _unread(modules: Modules, taken: set[str]) -> dict[str, str]:
-    """The innermost modules that are named attention, hold weights, and were not looked at."""
+    """Path -> reason for innermost modules named attention that have weights but were not read."""
     named = [
         path
         for path, module in modules.items()
@@ -283,7 +283,7 @@ def _prove(
     inputs: Batch | None,
     memory: _Memory,
 ) -> list[tuple[str, Inputs]]:
-    """Note what holds of modules in a run; returns the passes that reached one: path and inputs."""
+    """Verify modules and store the results; return the passes that reached one: path and inputs."""
     paths = [*candidates, *unsure]
     results: dict[Any, Verified | str] = {}
     batch = check_batch(inputs) if inputs is not None else None
@@ -291,7 +291,7 @@ def _prove(
         calls, passes, problem = capture_calls(model, paths, batch)
     memory.outside = {path: call.keys_from_outside for path, call in calls.items()}
     with as_it_was(model):
-        # those that ran come first: what they prove holds of modules alike that did not run
+        # those that ran come first: their results also hold for identical modules that did not
         for path in sorted(paths, key=lambda path: path not in calls):
             module, specs, call = modules[path], candidates.get(path), calls.get(path)
             name = type(module).__name__
@@ -315,7 +315,7 @@ def _prove(
             elif result is not None:
                 memory.refused[path] = result
             elif specs is not None or name not in REGISTERED:
-                # what was taught and does not run is taken at its word
+                # a registered class that does not run is trusted
                 memory.refused[path] = (
                     "it did not run on random inputs, so nothing about it could be proved"
                     f"{f' ({problem})' if problem else ''}: give "
@@ -328,7 +328,7 @@ def _prove(
 
 
 def alike(module: nn.Module) -> tuple:
-    """Modules with the same of this are proved once: class, sizes, plain attributes, own code."""
+    """A key shared by modules that are verified once: class, sizes, plain attributes, own code."""
     plain = tuple(
         (path, name, value)
         for path, inner in module.named_modules()
@@ -343,7 +343,7 @@ def alike(module: nn.Module) -> tuple:
 def _note_readers(
     model: nn.Module, taken: dict[str, Verified], passes: list[tuple[str, Inputs]], memory: _Memory
 ) -> None:
-    """Note whose keys and values other modules read, in the passes of the model's parts."""
+    """Store whose keys and values other modules read in the passes of the model's parts."""
     for root_path, inputs in passes:
         root, prefix = model.get_submodule(root_path), f"{root_path}." if root_path else ""
         below = [path for path, _ in root.named_modules() if path]
@@ -363,7 +363,7 @@ def _blocks(
     kinds, layers, blocks = _kinds(modules, order, memory.outside), Counter[str](), []
     for path in order:
         fields = {"kind": kinds[path], **taken[path].limits}  # a pruned module keeps its kind
-        # the nearest module around this that lies in a list; itself where there is none
+        # the nearest enclosing module that is in a list; the module itself if there is none
         outer = reversed([*_ancestors(path), path])
         around = (p for p in outer if isinstance(modules[p.rpartition(".")[0]], nn.ModuleList))
         where: dict[str, Any] = {"layer": layers[fields["kind"]], "layer_path": next(around, path)}
@@ -373,11 +373,11 @@ def _blocks(
 
 
 def _with_sharing(blocks: list[AttentionLayer], memory: _Memory) -> Iterator[AttentionLayer]:
-    """The blocks with what follows from keys and values that layers share."""
+    """Yield the blocks with the limits that follow from keys and values shared between layers."""
     readers = memory.readers
     makers = {reader: maker for maker, by in readers.items() for reader in by}
     reading = [b.path for b in blocks if not (b.spec.makes_keys or b.why_keep_groups)]
-    # whose keys these read was not seen: anybody's, then
+    # it was not seen whose keys these read: possibly any layer's
     unknown = {*reading, *memory.not_run} - makers.keys()
     for block in blocks:
         why, makes = block.why_keep_groups, block.spec.makes_keys
@@ -389,7 +389,7 @@ def _with_sharing(blocks: list[AttentionLayer], memory: _Memory) -> Iterator[Att
             block = replace(block, why_keep_one=why)
         elif (block.path in makers or not makes) and not why:
             why = f"it reads the keys and values of {makers.get(block.path, 'another layer')}"
-        # some layers can lose no single head, only all heads of the layer or of a group
+        # some layers cannot lose single heads, only all heads of the layer or of a group
         single = block.why_keep_one and block.queries_per_kv == 1
         stuck = why and (block.why_whole_groups or single)
         why_not_prunable = block.why_not_prunable or (why if stuck else "")
@@ -397,7 +397,7 @@ def _with_sharing(blocks: list[AttentionLayer], memory: _Memory) -> Iterator[Att
 
 
 def _check_apart(model: nn.Module, blocks: list[AttentionLayer]) -> None:
-    """Raises ValueError where two blocks have one output projection: a mask would act on both."""
+    """Raises ValueError where two blocks share an output projection: a mask would act on both."""
     users: dict[nn.Module, str] = {}
     for block in blocks:
         first = users.setdefault(block.part(model, "output"), block.path)
@@ -409,7 +409,7 @@ def _check_apart(model: nn.Module, blocks: list[AttentionLayer]) -> None:
 
 
 def _told(modules: Modules, refused: dict[str, str]) -> str:
-    """What was not taken, a class and reason at a time, with the first module of each."""
+    """A message that lists rejected modules by class and reason, with the first module of each."""
     groups: dict[tuple[str, str], list[str]] = {}
     for path, reason in refused.items():
         groups.setdefault((type(modules[path]).__name__, reason), []).append(path)
@@ -420,7 +420,7 @@ def _told(modules: Modules, refused: dict[str, str]) -> str:
 
 
 def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) -> dict[str, str]:
-    """The kind of each attention module: what its keys come from, and which tower it stands in."""
+    """The kind of each attention module, by the source of its keys and by its tower."""
     two_sided = bool(getattr(getattr(modules[""], "config", None), "is_encoder_decoder", False))
     plain = "enc-enc" if two_sided else "self"
     kinds: dict[str, str] = {}
@@ -440,7 +440,7 @@ def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) 
             after = (tower for some in words for tower, names in _TOWERS.items() if some & names)
             towers[path] = next(after, None)
     if len(set(towers.values())) > 1:
-        # of those beside an encoder, the tower that is the encoder keeps the encoder's kind
+        # in an encoder-decoder, the tower that is its encoder keeps the encoder's kind
         main = None if None in towers.values() else "text"
         for path, tower in towers.items():
             if not two_sided or tower not in (None, main):
@@ -453,7 +453,7 @@ def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) 
 
 def _looks_like_attention(module: nn.Module) -> bool:
     """Whether the module has projections of queries, keys and values, or of queries alone."""
-    if _MAKERS.isdisjoint(module._modules):  # nearly all modules, and this is asked of each of them
+    if _MAKERS.isdisjoint(module._modules):  # a quick exit for nearly all modules
         return False
     children = dict(module.named_children())
     named = any(part in type(module).__name__.lower() for part in ("att", "mha"))
@@ -464,7 +464,7 @@ def _looks_like_attention(module: nn.Module) -> bool:
     makes_keys = _first(children, [*KEY, *KEY_AND_VALUE]) is not None
     if makes_keys or not named or not _first(children, OUTPUT):
         return makes_keys
-    # another layer makes its keys and values, if nothing here could
+    # another layer makes its keys and values if nothing in here could
     return not any(
         isinstance(inner, LINEAR)
         for name, child in children.items()
@@ -474,7 +474,7 @@ def _looks_like_attention(module: nn.Module) -> bool:
 
 
 def _read(modules: Modules, path: str) -> tuple[str, tuple[AttentionSpec, ...]]:
-    """The path of a module with its output projection, and what its parts may be."""
+    """The path of the module that has the output projection, and candidates for its parts."""
     core, inputs = modules[path], _projections_in(modules[path])
     outer, _, name = path.rpartition(".")
     holders = [(path, "", list(_outputs_in(core)))]
@@ -501,7 +501,7 @@ def _read(modules: Modules, path: str) -> tuple[str, tuple[AttentionSpec, ...]]:
 
 
 def _projections_in(core: nn.Module) -> list[dict[str, str]]:
-    """The names of what makes queries, keys and values."""
+    """Candidate names of the projections that make queries, keys and values."""
     children = dict(core.named_children())
     query, key = _first(children, QUERY), _first(children, KEY)
     value, both = _first(children, VALUE), _first(children, KEY_AND_VALUE)
@@ -511,7 +511,7 @@ def _projections_in(core: nn.Module) -> list[dict[str, str]]:
         ways = [{"query": query, "key": key, "value": value}]
     elif query and (shared := both or key):  # the keys' projection makes the values, too
         ways = [{"query": query, "key": shared, "value": shared}]
-    elif query and fused:  # beside a query it makes keys and values
+    elif query and fused:  # next to a query projection, it makes keys and values
         ways = [*({**way, "query": query} for way in fused), *fused]
     elif query or fused:
         ways = [{"query": query}] if query else fused
@@ -528,7 +528,7 @@ def _projections_in(core: nn.Module) -> list[dict[str, str]]:
 
 
 def _outputs_in(module: nn.Module, but: str = "") -> Iterator[str]:
-    """The linear projections that children named like outputs are, or hold before anything else."""
+    """Yield paths of children named like outputs, if linear, or of the first such layer inside."""
     for name, child in module.named_children():
         if name == but or name not in OUTPUT:
             continue
@@ -544,7 +544,7 @@ def _outputs_in(module: nn.Module, but: str = "") -> Iterator[str]:
 def _sized(
     core: nn.Module, module: nn.Module, base: AttentionSpec, total: int
 ) -> Iterator[AttentionSpec]:
-    """The candidates with every attribute that may say how many heads there are, and how wide."""
+    """Yield candidates for every attribute that may give the number of heads, with their width."""
     for n_heads, count in _numbers(core, HEADS).items():
         if not 0 < count <= total or total % count:
             continue
@@ -557,7 +557,7 @@ def _sized(
 
 
 def _grouping(core: nn.Module, count: int, base: AttentionSpec) -> list[dict[str, Any]]:
-    """What may say how many queries share a key and value head."""
+    """Candidate fields for the number of queries per key and value head, and the fused order."""
 
     def dividing(names: list[str]) -> str | None:
         numbers = _numbers(core, names).items()
@@ -572,7 +572,7 @@ def _grouping(core: nn.Module, count: int, base: AttentionSpec) -> list[dict[str
 
 
 def _rows_fit(module: nn.Module, names: AttentionSpec, count: int, group: int, total: int) -> bool:
-    """Whether every projection's rows split into the heads, or groups, that it is said to have."""
+    """Whether the rows of every projection divide into its assumed heads or groups."""
     if count % group:
         return False
     rows = {part: rows_of(module.get_submodule(getattr(names, part))) for part in names.projections}
@@ -583,7 +583,7 @@ def _rows_fit(module: nn.Module, names: AttentionSpec, count: int, group: int, t
         return rows["fused"] % ((0 if "query" in rows else count) + 2 * groups) == 0
     if "key" not in rows:
         return True
-    # keys of a group are as wide as its queries are
+    # once repeated for each head of a group, values are as wide as the output projection's input
     wide = names.key == names.value or rows["value"] * group == total
     return rows["key"] % groups == 0 and rows["value"] % groups == 0 and wide
 
@@ -593,9 +593,9 @@ def _first(children: dict[str, nn.Module], names: list[str]) -> str | None:
 
 
 def _numbers(core: nn.Module, names: list[str]) -> dict[str, int]:
-    """Those attributes that the module or its configuration has as whole numbers."""
+    """The attributes of these names that are integers, in the module or its configuration."""
     numbers = {name: getattr(core, name, None) for name in names}
     for name in names:
-        with suppress(Exception):  # some configurations refuse what differs from layer to layer
+        with suppress(Exception):  # some configurations raise for values that differ between layers
             numbers[f"config.{name}"] = getattr(getattr(core, "config", None), name, None)
     return {name: n for name, n in numbers.items() if type(n) is int}

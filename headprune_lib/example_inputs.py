@@ -1,4 +1,4 @@
-"""Random inputs that a model may run on, made from what its ``forward`` asks for by name."""
+"""Random inputs that a model may run on, made from the argument names of its ``forward``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 _N, _LENGTH = 2, 7
-_MOST = 24  # batches that are worth trying
+_MOST = 24  # batches to try
 _IMAGES = ("pixel_values", "pixel_values_videos", "pixel_values_images", "images")
 _STATES = ("hidden_states", "query_embeds", "inputs_embeds", "x", "inputs")
 _OTHER_STATES = ("encoder_hidden_states", "context", "image_embeds", "encoder_outputs")
@@ -22,9 +22,9 @@ Inputs = dict[str, Any]
 
 
 def example_inputs(model: nn.Module) -> Iterator[Inputs]:
-    """Batches of two examples, the likeliest first; whether the model runs on one is to be tried.
+    """Yield batches of two examples, the likeliest first, on which the model may or may not run.
 
-    Token ids avoid those that the configuration gives a meaning. The model's own
+    Token ids avoid those with a special meaning in the configuration. The model's own
     ``dummy_inputs`` come last.
     """
     draw = _Draw(model)
@@ -43,7 +43,7 @@ def example_inputs(model: nn.Module) -> Iterator[Inputs]:
 
 
 def _mains(draw: _Draw) -> Iterator[Inputs]:
-    """One main input, or text and another, with what else is asked for without a default."""
+    """Yield one main input, or text and another, with all arguments that have no default."""
     main = getattr(draw.model, "main_input_name", "input_ids")
     likely = dict.fromkeys([*(main if isinstance(main, list | tuple) else [main]), *_STARTS])
     starts = [name for name in likely if name in draw.asked and name in _STARTS]
@@ -66,7 +66,7 @@ def _mains(draw: _Draw) -> Iterator[Inputs]:
 
 
 class _Draw:
-    """Random tensors of the sizes that a model's configuration says."""
+    """Random tensors of the sizes in a model's configuration."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model, self.asked = model, inspect.signature(model.forward).parameters
@@ -77,7 +77,7 @@ class _Draw:
         self.configs = [config, *inner] if config is not None else []
 
     def ways(self, name: str) -> Iterator[Inputs]:
-        """Ways to draw the input of this name, the likeliest first; none where it is not known."""
+        """Yield draws of the input of this name, the likeliest first; none for an unknown name."""
         if name in ("input_ids", "decoder_input_ids"):
             yield from self.tokens(name)
         elif name in _IMAGES:
@@ -105,7 +105,7 @@ class _Draw:
         return drawn.to(self.dtype) if self.dtype is not None else drawn
 
     def size(self, *names: str, default: int = 0) -> int:
-        """The first of these numbers that the configuration, or one inside it, has."""
+        """The first of these numbers that is in the configuration or a sub-configuration."""
         return next(iter(self.sizes(*names)), default)
 
     def sizes(self, *names: str) -> list[int]:
@@ -113,7 +113,7 @@ class _Draw:
         for config, name in itertools.product(self.configs, names):
             try:
                 value = getattr(config, name, None)
-            except Exception:  # what differs from layer to layer has no single value
+            except Exception:  # a value that differs between layers
                 continue
             if isinstance(value, int) and not isinstance(value, bool) and value > 0:
                 sizes.append(value)
@@ -129,7 +129,7 @@ class _Draw:
         size = size or max(tables, default=0)
         if not size:
             return
-        meant: set[int] = set()  # ids that a configuration gives a meaning
+        meant: set[int] = set()  # ids with a special meaning
         for key, value in (item for config in self.configs for item in vars(config).items()):
             if key.endswith(("token_id", "token_index", "token_ids")):
                 each = value if isinstance(value, list | tuple) else [value]
@@ -165,7 +165,7 @@ class _Draw:
             yield {name: self.numbers(_N, 1, n_channels, *side)}
 
     def patches(self, name: str) -> Iterator[Inputs]:
-        """Images as rows of patches, of all images together, and how many each has: (t, h, w)."""
+        """Yield the patches of all images as rows, with the grid (t, h, w) of each image."""
         grid_name = next((n for n in ("grid_thw", "image_grid_thw") if n in self.asked), None)
         if grid_name is None:
             return

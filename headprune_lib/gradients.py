@@ -1,9 +1,9 @@
-"""Derivatives of each example's loss in the heads' gates, and the proof that they are right.
+"""Derivatives of each example's loss with respect to the heads' gates, and a check of them.
 
-Code that detaches, computes without gradients or brings a backward pass of its own may give another
-gradient. Where such code is seen, the gradient is compared with finite differences, whose bounds are
-computed. A gradient may lose half of the digits that the losses have (``unit ** 0.5``: 1.5e-8 in
-float64, 3.5e-4 in float32): rounding in a backward pass takes far fewer, errors in code far more.
+Model code that detaches tensors, disables gradients or has a custom backward pass may return a
+wrong gradient. Where such code is seen, the gradient is compared with finite differences that have
+error bounds. A gradient may lose half of the digits of the losses (``unit ** 0.5``: 1.5e-8 in
+float64, 3.5e-4 in float32): rounding in a backward pass costs far fewer, errors in code far more.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from headprune_lib.utils import (
     split_on_oom,
 )
 
-_TELLING = 2.0**-8  # of the slopes: less exact differences would let an error of 0.5% pass
+_TELLING = 2.0**-8  # relative to the slopes: coarser differences would miss an error of 0.5%
 _TORCH = str(Path(torch.__file__).parent)
 _HERE = str(Path(__file__).parent)
-# What torch.ao.quantization makes; its own warning that a gradient is missing is easily overlooked.
+# Modules of torch.ao.quantization, whose own warning of a missing gradient is easily overlooked.
 _NO_GRADIENT = ("torch.ao.nn.quantized", "torch.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 
 
@@ -57,23 +57,23 @@ def gate_gradients(
     *,
     checked: bool = True,
 ) -> list[Tensor]:
-    """Derivative of each example's loss in each head's gate, split by token position, at gate 1.
+    """Derivatives of each example's loss with respect to each head's gate at 1, by token position.
 
     Args:
-        blocks: those of ``find_heads(model)``, where they are known already.
-        checked: whether the gradient of code that may give another one is compared with finite
-            differences.
+        blocks: the result of ``find_heads(model)``, if it is known already.
+        checked: whether the gradient is compared with finite differences where the model's code
+            may return a wrong one.
 
     Returns:
         one tensor of shape ``(batch, position, kept heads)`` for each block, on the model's device.
-        Summed over positions it is ``dL(x)/dxi_h``. Where an example is several rows of the model
-        (the choices of a question), their positions lie one after the other; a block that the
-        loss does not use has zeros.
+        Summed over positions it is ``dL(x)/dxi_h``. Where an example has several rows in the model
+        (the choices of a question), their positions are concatenated; a block that the loss does
+        not use has zeros.
 
     Raises:
-        ValueError: a loss that is not one number an example; or one that depends on a block
-            without having a gradient there, as through layers quantised for inference; a model
-            whose own code gives another gradient than the derivative.
+        ValueError: a loss that is not one number per example, or that depends on a block without
+            a gradient there, as with layers quantised for inference; a model whose own code
+            returns a gradient other than the derivative.
     """
     blocks = find_heads(model) if blocks is None else blocks
     gates = [_OpenGates(len(block.kept_heads)) for block in blocks]
@@ -84,15 +84,14 @@ def gate_gradients(
         if watch:
             watch.look_back(losses)
         opened = [gate for open_gates in gates for gate in open_gates.by_shape.values()]
-        # allow_unused: zeros in place of what is missing would make "no influence" of
-        # "no derivative"
+        # missing gradients stay None: zeros would turn "no derivative" into "no influence"
         slopes = iter(torch.autograd.grad(losses.sum(), opened, allow_unused=True))
     result: list[Tensor] = []
     unused: list[AttentionLayer] = []
     for block, open_gates in zip(blocks, gates, strict=True):
         gradients = [next(slopes) for _ in open_gates.by_shape]
         used = [_by_example(g[0], len(losses), block) for g in gradients if g is not None]
-        # one that did not run (attention to an encoder that is not there) is not used anyway
+        # a block that did not run (cross-attention without an encoder) is unused anyway
         unused += [block] if gradients and not used else []
         zeros = losses.detach().new_zeros(len(losses), 1, open_gates.n_heads)
         result.append(torch.cat(used or [zeros], 1))
@@ -103,10 +102,10 @@ def gate_gradients(
 
 
 class _OpenGates:
-    """Gates of a block's heads that are 1 and want a gradient, (1, row, position, head).
+    """Gates of a block's heads, all 1 and requiring a gradient: (1, row, position, head).
 
-    They are made when the block runs. Layers that share a module share them, and what activation
-    checkpointing repeats finds them again.
+    They are created when the block runs. Layers that share a module share them, and passes that
+    activation checkpointing repeats use them again.
     """
 
     def __init__(self, n_heads: int) -> None:
@@ -142,7 +141,7 @@ def batch_gradients(
     loss: Loss | None,
     oom_limit: OomLimit | None = None,
 ) -> list[Tensor]:
-    """:func:`gate_gradients` of a batch where the model is, by :func:`in_parts`."""
+    """:func:`gate_gradients` of a batch on the model's device, computed by :func:`in_parts`."""
     return in_parts(
         model, batch, blocks, lambda part: gate_gradients(model, part, blocks, loss), oom_limit
     )
@@ -155,10 +154,10 @@ def in_parts(
     compute: Callable[[Batch], list[Tensor]],
     oom_limit: OomLimit | None,
 ) -> list[Tensor]:
-    """What is computed of a batch in evaluation mode, ``(example, …)`` each, joined of its parts.
+    """Compute tensors ``(example, …)`` of a batch in evaluation mode, in parts, and join them.
 
-    A batch that memory has no room for is taken in halves, and one whose examples a model takes
-    windowed or flattened one by one: an example's derivatives do not depend on the others.
+    A batch that does not fit in memory is halved, and one whose examples the model windows or
+    flattens is taken one by one: an example's derivatives do not depend on the others.
     """
 
     def joined(parts: list[list[Tensor]]) -> list[Tensor]:
@@ -174,17 +173,17 @@ def in_parts(
 def prove_gradients(
     model: nn.Module, batch: Batch, blocks: Sequence[AttentionLayer], loss: Loss | None
 ) -> None:
-    """As :func:`gate_gradients` refuses, unless this model and loss are trusted already."""
+    """Raise the errors of :func:`gate_gradients`, unless model and loss are trusted already."""
     if not _is_trusted(model, loss):
         batch_gradients(model, batch, blocks, loss)
 
 
 def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
-    """Each example's loss (batch,), the model's usual one if none is given.
+    """Each example's loss, (batch,); the model's default loss if none is given.
 
     Raises:
-        TypeError: a loss that takes something else than outputs and a batch, or returns no tensor.
-        ValueError: a loss that is not one number an example, or is not known.
+        TypeError: a loss that does not take outputs and a batch, or does not return a tensor.
+        ValueError: a loss that is not one number per example, or a model without a known default.
     """
     loss_of = loss or default_loss(model)
     with first_position_alone(model, loss):
@@ -202,7 +201,7 @@ def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
         raise TypeError(
             f"the loss is a {type(losses).__name__}, no tensor of one number an example"
         )
-    # examples are rows of the labels, or of any input where there are none
+    # examples are the rows of the labels, or of any input if there are no labels
     labels = [batch[name] for name in ("labels", "start_positions") if name in batch]
     tensors = [x for x in labels or batch.values() if isinstance(x, Tensor) and x.ndim]
     sizes = sorted({len(x) for x in tensors})
@@ -215,7 +214,7 @@ def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
 
 
 def differentiable_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
-    """As :func:`example_losses`, which must have a gradient besides."""
+    """Like :func:`example_losses`, but raise ValueError if the losses have no gradient."""
     if torch.is_inference_mode_enabled():
         raise ValueError(
             "this runs under torch.inference_mode, which no gradient can be had in: call it "
@@ -239,7 +238,7 @@ def differentiable_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> 
 def check_unused(
     model: nn.Module, batch: Batch, loss: Loss | None, unused: Sequence[AttentionLayer]
 ) -> None:
-    """Raises ValueError where the loss changes with heads that autograd found no way to."""
+    """Raises ValueError where the loss depends on heads that autograd did not reach."""
     unused = [block for block in unused if block.kept_heads]
     if not unused:
         return
@@ -261,10 +260,10 @@ def check_unused(
 
 
 def check_examples_independent(model: nn.Module, batch: Batch, loss: Loss | None) -> None:
-    """Raises ValueError where an example's loss depends on the others: Eq. 2 is of each alone.
+    """Raises ValueError where an example's loss depends on the others: Eq. 2 takes each alone.
 
-    The last example is run alone and with the one before it. A batch that cannot be taken apart,
-    because some tensor has no row an example, is not checked.
+    The last example is run alone and with the one before it. A batch that cannot be split, because
+    some tensor does not have one row per example, is not checked.
     """
     n = n_rows(batch)
     if n <= 1:
@@ -274,7 +273,7 @@ def check_examples_independent(model: nn.Module, batch: Batch, loss: Loss | None
             example_losses(model, rows(batch, slice(n - size, n)), loss)[-1].cpu().double()
             for size in (1, 2)
         )
-    # rounding differs with the size of a batch
+    # rounding depends on the batch size
     precision = min(rounding(model) ** 0.5, 0.1)
     if not torch.allclose(alone, in_pair, rtol=precision, atol=precision, equal_nan=True):
         raise ValueError(
@@ -285,16 +284,16 @@ def check_examples_independent(model: nn.Module, batch: Batch, loss: Loss | None
 
 
 class _Watch(TorchFunctionMode):
-    """Inside, where in a model's code something that has a gradient goes on without it."""
+    """Notes where the model's code, run inside, drops the gradient of a tensor that has one."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen = ""  # the place, and what is done there
+        self.seen = ""  # the first such place, and what happens there
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """As the function; what it returns is looked at."""
+        """Call the function and examine its result."""
         result = func(*args, **(kwargs or {}))
         if not isinstance(result, Tensor) or not result.is_floating_point() or result.requires_grad:
             return result
@@ -306,14 +305,14 @@ class _Watch(TorchFunctionMode):
         return result
 
     def look_back(self, losses: Tensor) -> None:
-        """Look for backward passes that are no part of PyTorch on the way back from the losses."""
+        """Look for backward passes that are not PyTorch's own in the graph of the losses."""
         custom = next((n for n in graph_nodes(losses) if isinstance(n, BackwardCFunction)), None)
         if custom is not None and not self.seen:
             self.seen = f"{type(custom).__name__} is a backward pass of its own"
 
 
 def _running_line() -> str:
-    """File and line of the model's code that runs; empty where it is a hook of this library."""
+    """File and line of the model code that is running; empty for a hook of this library."""
     frame = sys._getframe(2)
     while frame.f_back and frame.f_code.co_filename.startswith(_TORCH):
         frame = frame.f_back
@@ -322,9 +321,9 @@ def _running_line() -> str:
 
 
 class _Trusted(weakref.WeakKeyDictionary):
-    """Loss -> the code of the model whose gradient of it was seen to be right.
+    """Loss -> the model code for which the gradient of that loss was found to be right.
 
-    It is an attribute of the model, which a copy of the model keeps and a file does not.
+    It is stored in an attribute of the model, which copies of the model keep and files do not.
     """
 
     def __reduce__(self) -> tuple:
@@ -335,13 +334,13 @@ _MEMORY = "_headprune_trusted"
 
 
 def _is_trusted(model: nn.Module, loss: Loss | None) -> bool:
-    with suppress(TypeError):  # a loss that cannot be remembered is watched again
+    with suppress(TypeError):  # a loss that cannot be a key is watched again
         return model.__dict__.get(_MEMORY, {}).get(loss or _is_trusted) == _code_of(model)
     return False
 
 
 def _code_of(model: nn.Module) -> list[Any]:
-    """What runs in a model's passes: classes, replaced forwards, hooks but this library's."""
+    """The code of a model's passes: classes, replaced forwards, hooks except this library's."""
     code: list[Any] = []
     for module in model.modules():
         hooks = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
@@ -353,7 +352,7 @@ def _code_of(model: nn.Module) -> list[Any]:
 
 @dataclass(frozen=True)
 class _Losses:
-    """Each example's loss, in float64, some way along a direction of all gates, from 1."""
+    """Each example's loss, in float64, with all gates moved from 1 by a step along a direction."""
 
     model: nn.Module
     batch: Batch
@@ -366,8 +365,8 @@ class _Losses:
             return example_losses(self.model, self.batch, self.loss).cpu().double()
 
     def cast(self, precision: str) -> _Losses:
-        """Those of a copy of the model in another precision, ``"double"`` or ``"float"``."""
-        # a method of modules and tensors, which leaves complex numbers
+        """The losses of a copy of the model in another precision, ``"double"`` or ``"float"``."""
+        # the method of that name, unlike .to, leaves complex numbers alone
         model = getattr(copy.deepcopy(self.model), precision)()
         batch = {
             name: getattr(x, precision)() if isinstance(x, Tensor) and x.is_floating_point() else x
@@ -377,9 +376,9 @@ class _Losses:
 
 
 def _check_derivatives(losses: _Losses, gradients: Sequence[Tensor], seen: str) -> None:
-    """Refuse gradients that finite differences contradict, where there was a reason ``seen`` to ask.
+    """Reject gradients that finite differences contradict, where ``seen`` gives a reason to check.
 
-    Warns where no difference is exact enough to tell.
+    Warns where the differences are not accurate enough to tell.
     """
     model, loss = losses.model, losses.loss
     if seen:
@@ -402,11 +401,11 @@ def _check_derivatives(losses: _Losses, gradients: Sequence[Tensor], seen: str) 
 
 
 def _compare(losses: _Losses, slopes: Tensor) -> tuple[str, float]:
-    """What is wrong with the gradients, if anything, and what the differences are exact to.
+    """What is wrong with the gradients, if anything, and the error of the differences.
 
-    A copy of the model in float64 (on Apple's GPUs in float32) tells a wrong gradient from a rounded
-    one. Where there is none (no memory, operators of one precision), or where it computes another
-    gradient than the model, the model's own differences decide.
+    A copy of the model in float64 (float32 on Apple's GPUs) tells a wrong gradient from a rounded
+    one. Where no copy is possible (no memory, operators of one precision), or where its gradient
+    differs from the model's, the model's own differences decide.
     """
     unit = max(rounding(losses.model), torch.finfo(torch.float64).eps)
     device = next(losses.model.parameters()).device.type
@@ -414,7 +413,7 @@ def _compare(losses: _Losses, slopes: Tensor) -> tuple[str, float]:
         eps = torch.finfo(getattr(torch, precision)).eps
         if eps >= unit:
             break
-        # whatever the model's code makes of another precision, its own differences are left
+        # if the model's code fails in another precision, its own differences remain
         with suppress(Exception), torch.autocast(device, enabled=False):
             copied = losses.cast(precision)
             gradients = gate_gradients(
@@ -430,29 +429,29 @@ def _compare(losses: _Losses, slopes: Tensor) -> tuple[str, float]:
 
 
 def _slopes(gradients: Sequence[Tensor]) -> Tensor:
-    """(example, head of any block): each example's derivative in each gate, in float64."""
+    """Derivatives with respect to the gates, (example, head of any block), in float64."""
     return torch.cat([gradient.sum(1).cpu().double() for gradient in gradients], 1)
 
 
 def _weights(slopes: Tensor, unit: float) -> Tensor:
-    """(head,): one over each head's slopes, so that an error in a small head counts as much.
+    """One over the norm of each head's slopes, (head,): an error in a small head counts as much.
 
-    Slopes of less than ``unit ** (1 / 3)`` of the largest are mostly rounding.
+    Slopes below ``unit ** (1 / 3)`` of the largest are mostly rounding.
     """
     sizes = slopes.norm(dim=0)
     return 1 / sizes.clamp(min=max(unit ** (1 / 3) * float(sizes.max()), 1e-300))
 
 
 def _differences(losses: _Losses, slopes: Tensor, unit: float) -> tuple[str, float]:
-    """What finite differences say against the slopes, if anything, and what they are exact to.
+    """How finite differences contradict the slopes, if they do, and the error of the differences.
 
-    Two directions are tried: all gates alike, then those of small heads more. ``unit`` is the
-    relative rounding of one operation; the exactness is a part of the slopes' norm, and infinite
-    where losses or slopes are.
+    Two directions are tried: all gates alike, then the gates of small heads more. ``unit`` is the
+    relative rounding of one operation. The error is relative to the slopes' norm, and infinite
+    where losses or slopes are not finite.
     """
     generator = torch.Generator().manual_seed(0)
     signs = torch.randint(0, 2, slopes.shape[1:], generator=generator).double() * 2 - 1
-    # Fourth differences of close values are rounding alone, since what is smooth is gone; their
+    # Fourth differences of close values are rounding alone, since the smooth part cancels; their
     # variance is 8! / 4!**2 = 70 times that of a value (Moré and Wild 2011).
     spacing = 8 * max(unit, torch.finfo(torch.float32).eps)  # code may round to float32 anywhere
     values = torch.stack([losses(signs, step * spacing) for step in range(-3, 4)])
@@ -483,15 +482,15 @@ def _differences(losses: _Losses, slopes: Tensor, unit: float) -> tuple[str, flo
 def _derivative(
     losses: _Losses, direction: Tensor, at: Tensor, noise: float, unit: float, enough: float
 ) -> tuple[Tensor, float]:
-    """Each example's derivative along a direction of the gates, and what its norm is exact to.
+    """Each example's derivative along a direction of the gates, and a bound on its error's norm.
 
-    Central differences at halved steps are extrapolated (Richardson), and are exact to what two
-    extrapolations differ by, to the noise of the losses, and to kinks: these bend the loss, by which
-    the sides' differences differ, more than in proportion to the step. Steps are halved until the
-    derivative is exact ``enough``. ``at`` are the losses with all gates open.
+    Central differences at halved steps are extrapolated (Richardson). Their error bound adds up the
+    difference of two extrapolations, the noise of the losses, and kinks: there the differences to
+    either side do not approach each other in proportion to the step. Steps are halved until the
+    bound is at most ``enough``. ``at`` are the losses with all gates open.
     """
     best, bound = torch.full_like(at, math.nan), math.inf
-    # smooth bends and rounding count alike
+    # errors of curvature and of rounding are then of similar size
     step = 2.0 ** math.floor(math.log2(min(unit**0.2, 0.5)))
     odd: list[Tensor] = []
     even: list[Tensor] = []

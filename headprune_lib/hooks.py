@@ -1,4 +1,4 @@
-"""Hooks on modules, under torch.compile and checkpointing too; what modules did and were."""
+"""Hooks that work with torch.compile and checkpointing; recording and restoring of modules."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from headprune_lib.specs import RELEASED
 from headprune_lib.utils import uncompiled
 
 _HOOKED: list[frozenset[nn.Module]] = []
-"""Modules with the library's hooks on, an entry for each use."""
+"""Modules that have the library's hooks, one entry for each use."""
 _EAGER: list[Any] = []  # the stance of torch.compile, while any hook is on
 
 
 @contextmanager
 def hooking(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Inside, these modules may have hooks, and compiled code is passed over.
+    """Let these modules have hooks inside the block, by bypassing compiled code there.
 
-    What :func:`torch.compile` made does not look for hooks that were added since, so all of it runs
-    as plain Python here, in every form (``torch.compile(model)``, ``model.compile()``, a function
+    Code made by :func:`torch.compile` ignores hooks that are added later, so all of it runs as
+    plain Python inside, in every form (``torch.compile(model)``, ``model.compile()``, a function
     around the model). It is used again afterwards.
     """
     use = frozenset(modules)
@@ -48,7 +48,7 @@ def hooked(modules: Iterable[nn.Module]) -> bool:
 
 
 def _set_stance() -> None:
-    """Compiled code is passed over while any hook is on: blocks need not end in order."""
+    """Bypass compiled code while any hook is on: ``with`` blocks need not end in order."""
     if _HOOKED and not _EAGER:
         _EAGER.append(torch.compiler.set_stance("force_eager"))
         _EAGER[0].__enter__()
@@ -58,7 +58,7 @@ def _set_stance() -> None:
 
 @contextmanager
 def removed_after(*handles: RemovableHandle) -> Iterator[None]:
-    """Inside, these hooks are on."""
+    """Remove these hooks at the end of the block."""
     try:
         yield
     finally:
@@ -67,7 +67,7 @@ def removed_after(*handles: RemovableHandle) -> Iterator[None]:
 
 
 def state_of(modules: Iterable[nn.Module]) -> Callable[[], None]:
-    """What puts back the attributes, weights, children and hooks that these modules have now."""
+    """Return a function that restores these modules' attributes, weights, children and hooks."""
     before = [
         (m, dict(vars(m)), {k: dict(v) for k, v in vars(m).items() if isinstance(v, dict)})
         for m in modules
@@ -77,7 +77,7 @@ def state_of(modules: Iterable[nn.Module]) -> Callable[[], None]:
         for module, attributes, tables in before:
             vars(module).clear()
             vars(module).update(attributes)
-            for name, table in tables.items():  # in place: who added a hook holds its table
+            for name, table in tables.items():  # in place: a hook's handle refers to its table
                 attributes[name].clear()
                 attributes[name].update(table)
 
@@ -85,17 +85,17 @@ def state_of(modules: Iterable[nn.Module]) -> Callable[[], None]:
 
 
 Change = Callable[[Tensor], Tensor]
-"""What is made of the first input of a module."""
+"""A function that changes the first input of a module."""
 
 
 @contextmanager
 def changed_inputs(
     modules: Sequence[nn.Module], changes: Sequence[Change | None]
 ) -> Iterator[None]:
-    """Inside, each module gets as its first input what a function makes of it; None leaves it.
+    """Inside the block, change each module's first input by a function; None leaves it unchanged.
 
-    A pass that is made inside is repeated so by activation checkpointing, even after the block, and
-    a copy of a model that is made inside is free after it.
+    Activation checkpointing repeats a pass made inside with the same changes, even after the block.
+    A copy of a model made inside is free of them after the block.
 
     Raises:
         RuntimeError: in the backward pass, where a pass that was made outside is repeated inside.
@@ -109,10 +109,10 @@ def changed_inputs(
 
 
 class _Use:
-    """One use of :func:`changed_inputs`, and which passes it is for.
+    """One use of :func:`changed_inputs`, and which passes it applies to.
 
     Activation checkpointing runs a layer again in the backward pass, when the hooks may have been
-    taken off, or others put on. What is checkpointed inside the block is repeated under its hooks.
+    removed or others added. Whatever is checkpointed inside the block is repeated under its hooks.
     """
 
     def __init__(self, modules: Sequence[nn.Module], changes: Sequence[Change | None]) -> None:
@@ -121,7 +121,7 @@ class _Use:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Inside, the hooks are on, and what anyone checkpoints is repeated under them."""
+        """Put the hooks on inside the block, where anything checkpointed is repeated under them."""
         with hooking(self.modules), ExitStack() as stack:
             for module, change in zip(self.modules, self.changes, strict=True):
                 if change is not None:
@@ -131,7 +131,7 @@ class _Use:
             yield
 
     def hook(self, change: Change) -> Callable[[nn.Module, tuple], tuple]:
-        """A hook, a plain function, so that a copy of the model shares this use."""
+        """Return a hook that is a plain function, so that a copy of the model shares this use."""
 
         def changed(_module: nn.Module, inputs: tuple) -> tuple:
             return (change(inputs[0]), *inputs[1:]) if self.applies() else inputs
@@ -139,10 +139,10 @@ class _Use:
         return changed
 
     def applies(self) -> bool:
-        """Whether the pass that runs now is under the hooks.
+        """Whether the hooks apply to the current pass.
 
         Raises:
-            RuntimeError: it repeats a pass that was made outside.
+            RuntimeError: the current pass repeats one that was made outside.
         """
         if self in _REPEATED.get():
             return True
@@ -156,7 +156,7 @@ class _Use:
         return True
 
     def repeating(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, run under the hooks again wherever a backward pass repeats it."""
+        """Wrap a function so that a backward pass repeats it under the hooks."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if not _in_backward() or self in _REPEATED.get():
@@ -172,10 +172,10 @@ class _Use:
 
 
 _REPEATED: ContextVar[tuple[_Use, ...]] = ContextVar("repeated", default=())
-"""Uses under whose hooks this thread repeats a checkpointed function."""
+"""Uses whose hooks apply while this thread repeats a checkpointed function."""
 _LASTING: list[_Use] = []
-# A model's own code may hold torch.utils.checkpoint.checkpoint under any name, but that looks up its
-# two forms by theirs.
+# A model's code may import torch.utils.checkpoint.checkpoint under any name, but that function
+# looks up its two forms by these names.
 _REENTRANT = checkpoint.CheckpointFunction
 _NOT_REENTRANT = checkpoint._checkpoint_without_reentrant_generator
 
@@ -197,7 +197,7 @@ def _under_lasting(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _last(use: _Use, lasts: bool) -> None:
-    """From now on what is checkpointed is, or is not, repeated under the hooks of this use."""
+    """Start or stop wrapping checkpointed functions, which then repeat under this use's hooks."""
     module: Any = checkpoint
     _LASTING.append(use) if lasts else _LASTING.remove(use)
     module.CheckpointFunction = _Reentrant if _LASTING else _REENTRANT
@@ -205,7 +205,7 @@ def _last(use: _Use, lasts: bool) -> None:
 
 
 def graph_nodes(tensor: Any) -> Iterator[Any]:
-    """The nodes of the graph of autograd that a tensor was made on."""
+    """Yield the nodes of the autograd graph of a tensor."""
     waiting, visited = [getattr(tensor, "grad_fn", None)], set()
     while waiting:
         if (node := waiting.pop()) is not None and node not in visited:
@@ -215,7 +215,7 @@ def graph_nodes(tensor: Any) -> Iterator[Any]:
 
 
 def _in_checkpoint() -> bool:
-    """Whether torch's checkpointing called what runs now."""
+    """Whether torch's checkpointing called the code that is running."""
     frame: Any = sys._getframe()
     while frame is not None and frame.f_code.co_filename != checkpoint.__file__:
         frame = frame.f_back
@@ -228,9 +228,9 @@ def _in_backward() -> bool:
 
 @dataclass
 class ModuleCall:
-    """What a module was given by position, and returned, when it last ran; ``times`` it did.
+    """A module's positional inputs and its output when it last ran, and how many ``times`` it ran.
 
-    ``place`` counts in which order the modules of one record ended.
+    ``place`` is its position in the order in which the recorded modules finished.
     """
 
     inputs: tuple = ()
@@ -241,7 +241,7 @@ class ModuleCall:
 
 @contextmanager
 def record_outputs(modules: Sequence[nn.Module]) -> Iterator[list[ModuleCall]]:
-    """Inside, what each module is given and returns is noted in its place of the list."""
+    """Inside the block, record each module's inputs and output in its entry of the list."""
     calls, places = [ModuleCall() for _ in modules], itertools.count(1)
 
     def keep(call: ModuleCall, _module: nn.Module, inputs: tuple, output: Any) -> None:
@@ -256,8 +256,8 @@ def record_outputs(modules: Sequence[nn.Module]) -> Iterator[list[ModuleCall]]:
 
 @contextmanager
 def replace_outputs(modules: Sequence[nn.Module], outputs: Sequence) -> Iterator[None]:
-    """Inside, each module returns its output of these, without computing anything."""
-    # that of a layer without heads, or a caller's
+    """Inside the block, let each module return the given output without computing anything."""
+    # a replaced forward, of a layer without heads or set by the caller
     forwards = [module.__dict__.get("forward") for module in modules]
     with hooking(modules):
         try:
@@ -275,24 +275,24 @@ def _return(output: Any, *_args: Any, **_kwargs: Any) -> Any:
     return output
 
 
-# --- what a classifier does not read: its last layer but at the first position ---------------------
+# --- positions of the last layer that a classifier does not read ----------------------------------
 
 _FAMILIES = ("Bert", "Camembert", "Electra", "Ernie", "MPNet", "Roberta", "XLMRoberta")
-"""Those of transformers whose classifiers read the first position of the last layer alone."""
+"""Model families whose classifiers read only the first position of the last layer."""
 
 
 @contextmanager
 def first_position_alone(
     model: nn.Module, read: Callable[..., Any] | None = None
 ) -> Iterator[None]:
-    """Inside, the last layer's feed-forward part runs at the first position, where no other is read.
+    """Run the last layer's feed-forward part at the first position only, where no other is read.
 
-    That spares 8 of a layer's 12 matrix products: 1/9 of a pass of 6 layers. So it is for classifiers
-    of a few families, as transformers made them; for all others nothing changes.
+    This saves 8 of a layer's 12 matrix products: 1/9 of a pass of 6 layers. It applies to the
+    classifiers of a few families with transformers' own code; nothing changes for other models.
 
     Args:
-        read: what is given the model's outputs. The last hidden state then has one position, so that
-            nothing is spared where this is not a function of the library's own.
+        read: the function that gets the model's outputs. Since the last hidden state then has one
+            position, nothing is skipped where the function is not one of the library's own.
     """
     ours = read is None or (getattr(read, "__module__", None) or "").startswith("headprune_lib.")
     parts = _feed_forward(uncompiled(model)) if ours else []
@@ -309,12 +309,12 @@ def _first_position(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Ten
 
 
 def _feed_forward(model: Any) -> Sequence[nn.Module]:
-    """The two modules of the last layer after its attention; none where anything is not as known."""
+    """The last layer's two modules after attention; none where any code is not the known one."""
     name = type(model).__name__.removesuffix("ForSequenceClassification")
     if name not in _FAMILIES or not all(map(_is_released, (model, model.base_model))):
         return []
     base = model.base_model
-    # of some families the pooler reads the last layer, of others the classifier itself
+    # in some families the pooler reads the last layer, in others the classifier itself
     pooler = getattr(base, "pooler", None)
     reader = model.classifier if pooler is None else pooler
     reads = "ClassificationHead" if pooler is None else "Pooler"
@@ -334,7 +334,7 @@ def _feed_forward(model: Any) -> Sequence[nn.Module]:
 
 
 def _is_released(module: nn.Module, name: str = "") -> bool:
-    """Whether a module is of the class of this name, and called as transformers wrote it."""
+    """Whether a module has a class of this name and the ``forward`` that transformers wrote."""
     code = getattr(type(module).forward, "__code__", None)
     released = str(code and code.co_filename).startswith(RELEASED)
     named = not name or type(module).__name__ == name
@@ -342,6 +342,6 @@ def _is_released(module: nn.Module, name: str = "") -> bool:
 
 
 def _hooked(module: nn.Module) -> bool:
-    """Whether somebody would see that positions are gone."""
+    """Whether a module has hooks, which would see that positions are missing."""
     backward = module._backward_hooks or module._backward_pre_hooks
     return bool(module._forward_hooks or module._forward_pre_hooks or backward)

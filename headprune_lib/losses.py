@@ -1,4 +1,4 @@
-"""One loss an example, as head importance needs it: ``(outputs, batch) -> (batch,)`` in nats."""
+"""Losses per example, as head importance needs them: ``(outputs, batch) -> (batch,)`` in nats."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch.nn import functional
 from headprune_lib.utils import NO_LABEL, Batch, uncompiled
 
 Loss = Callable[[Any, Batch], Tensor]
-"""A model's outputs and the batch they are of -> one number an example."""
+"""A function of a model's outputs and their batch that returns one number per example."""
 
 
 def default_loss(model: nn.Module) -> Loss:
-    """What transformers trains the model on, one number an example.
+    """Return the loss that transformers trains the model with, as one number per example.
 
-    ``problem_type`` of the configuration says what a classifier is trained on, and one class alone
-    means regression; a span of an answer is found by its two ends, and a language model predicts
-    the next token. All others are :func:`cross_entropy`.
+    A classifier's loss depends on ``problem_type`` in its configuration, and a single class means
+    regression. An answer's span is predicted by its two ends, and a language model predicts the
+    next token. All other models use :func:`cross_entropy`.
     """
     config = getattr(model, "config", None)
     name = type(uncompiled(model)).__name__
@@ -39,7 +39,7 @@ def default_loss(model: nn.Module) -> Loss:
 
 
 def next_token_cross_entropy(outputs: Any, batch: Batch) -> Tensor:
-    """As :func:`cross_entropy`, of each token (``labels`` are the inputs) from those before it."""
+    """:func:`cross_entropy` of each token given those before it; ``labels`` are the inputs."""
     if "labels" not in batch:
         return cross_entropy(outputs, batch)
     ahead = batch["labels"].new_full((len(batch["labels"]), 1), NO_LABEL)
@@ -51,14 +51,14 @@ NOTHING_COUNTS = (
     "no label counts in any batch. All of them are -100, or texts have one token alone, where a "
     "language model has nothing to predict; give labels, or longer texts"
 )
-"""What is wrong where no loss of any example says anything of a model."""
+"""The message for batches in which no label counts."""
 
 
 def n_labels(loss: Loss, batch: Batch) -> int:
-    """How many labels a batch's losses are sums over, of a loss of :func:`default_loss`.
+    """The number of labels that a batch's losses sum over, for a loss of :func:`default_loss`.
 
-    Of tokens or classes at positions, those whose label is not -100, and for a language model those
-    that have a token before them; else the examples.
+    For labels at positions, these are the labels other than -100, in a language model only those
+    with a token before them. Otherwise it is the number of examples.
     """
     labels = batch["labels"]
     if labels.ndim > 1 and loss in (cross_entropy, next_token_cross_entropy):
@@ -68,15 +68,15 @@ def n_labels(loss: Loss, batch: Batch) -> int:
 
 
 def cross_entropy(outputs: Any, batch: Batch) -> Tensor:
-    """One cross-entropy an example, in nats: ``(batch, class) x (batch,) -> (batch,)``.
+    """Cross-entropy of each example, in nats: ``(batch, class) x (batch,) -> (batch,)``.
 
     Choices of a question count as classes. For a model that predicts a token or a class at each
     position, ``(batch, position, class) x (batch, position) -> (batch,)``: the sum over the
     positions whose label is not -100.
 
     Raises:
-        ValueError: no logits, no labels, labels that are no class numbers or do not fit the logits,
-            or one outside ``0 .. classes - 1``.
+        ValueError: no logits, no labels, labels that are not class numbers or do not fit the
+            logits, or a label outside ``0 .. classes - 1``.
     """
     logits, labels = _logits_and_labels(outputs, batch)
     n_classes = logits.shape[-1]
@@ -93,7 +93,7 @@ def cross_entropy(outputs: Any, batch: Batch) -> Tensor:
     if outside.any():
         wrong = labels[outside][0].item()
         raise ValueError(f"label {wrong} is outside the model's classes, 0 to {n_classes - 1}")
-    # rows of classes: with classes as the second of three axes it takes longer and rounds more
+    # flattened: with classes as the second of three axes it takes longer and rounds more
     losses = functional.cross_entropy(
         logits.flatten(0, -2), labels.flatten(), reduction="none", ignore_index=NO_LABEL
     ).view(labels.shape)
@@ -101,12 +101,12 @@ def cross_entropy(outputs: Any, batch: Batch) -> Tensor:
 
 
 def binary_cross_entropy(outputs: Any, batch: Batch) -> Tensor:
-    """Several labels an example, each there or not: ``(batch, class) x (batch, class) -> (batch,)``.
+    """Cross-entropy of several yes-or-no labels: ``(batch, class) x (batch, class) -> (batch,)``.
 
-    The mean over the classes, in nats, as transformers takes it.
+    The mean over the classes, in nats, as in transformers.
 
     Raises:
-        ValueError: no logits, no labels, or labels that are not one number in 0 to 1 a class.
+        ValueError: no logits, no labels, or labels that are not one number in 0 to 1 per class.
     """
     logits, labels = _logits_and_labels(outputs, batch)
     if labels.shape != logits.shape or ((labels < 0) | (labels > 1)).any():
@@ -119,9 +119,9 @@ def binary_cross_entropy(outputs: Any, batch: Batch) -> Tensor:
 
 
 def squared_error(outputs: Any, batch: Batch) -> Tensor:
-    """Regression: ``(batch, 1) x (batch,)``, or ``(batch, number) x (batch, number)`` ``-> (batch,)``.
+    """Regression: ``(batch, 1) x (batch,)`` or ``(batch, number) x (batch, number) -> (batch,)``.
 
-    The mean over an example's numbers, in squares of their unit, as transformers takes it.
+    The mean squared error over an example's numbers, in their unit squared, as in transformers.
 
     Raises:
         ValueError: no logits, no labels, or labels that do not fit the logits.
@@ -138,13 +138,13 @@ def squared_error(outputs: Any, batch: Batch) -> Tensor:
 
 
 def span_cross_entropy(outputs: Any, batch: Batch) -> Tensor:
-    """An answer's two ends: ``start_positions`` and ``end_positions`` (batch,) ``-> (batch,)``.
+    """Cross-entropy of an answer's two ends, ``start_positions`` and ``end_positions`` (batch,).
 
-    The mean of the two cross-entropies over the positions, in nats. As in transformers, an end
-    outside the text (cut off with it) counts nothing.
+    The mean of the two cross-entropies over the positions, in nats: (batch,). As in transformers,
+    an end outside the text (truncated with it) contributes 0.
 
     Raises:
-        ValueError: outputs without such logits, or a batch without the two ends.
+        ValueError: outputs without logits of both ends, or a batch without the two ends.
     """
     start, end = (_of_one_end(outputs, batch, end) for end in ("start", "end"))
     return (start + end) / 2
@@ -153,7 +153,7 @@ def span_cross_entropy(outputs: Any, batch: Batch) -> Tensor:
 def _of_one_end(outputs: Any, batch: Batch, end: str) -> Tensor:
     logits, positions = _logits_and_labels(outputs, batch, f"{end}_logits", f"{end}_positions")
     length = logits.shape[1]
-    inside = positions.clamp(0, length)  # the last number is ignored
+    inside = positions.clamp(0, length)  # the index ``length`` is ignored
     return functional.cross_entropy(logits, inside, reduction="none", ignore_index=length)
 
 

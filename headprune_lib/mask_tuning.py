@@ -1,4 +1,4 @@
-"""Gates that make up for heads that are cut: mask tuning (Kwon et al. 2022), without a gradient."""
+"""Gates that compensate for cut heads: gradient-free mask tuning (Kwon et al. 2022)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 _GREATEST = 10.0
-# Of the eigenvalues of the normal equations: a direction that heads hardly write in is left alone.
+# Relative to the largest eigenvalue of the normal equations: directions below it are not fitted.
 _SINGULAR = 1e-10
 
 
@@ -33,42 +33,41 @@ def tune_mask(
     *,
     device: Device = None,
 ) -> HeadTensors:
-    r"""Gates of the heads that a mask keeps, fitted so that each layer writes what it wrote uncut.
+    r"""Fit gates for the heads that a mask keeps, so that each layer writes what it wrote uncut.
 
     Block by block, in the order in which they run, the gates minimise
     :math:`\sum_x \| \sum_h g_h W^O_h \mathrm{Att}_h(\hat x) - \sum_h W^O_h \mathrm{Att}_h(x) \|^2`
-    over all tokens but padding: :math:`x` is what the block is given in the uncut model and
-    :math:`\hat x` what it is given below gates that are fitted already, for that is what it will be
-    given, so that a block also makes up for the blocks before it. Where heads cannot be told
-    apart, and for heads that write nothing, the gates stay as near 1 as they can.
+    over all tokens except padding, where :math:`x` is the block's input in the uncut model and
+    :math:`\hat x` its input under the gates fitted so far. A block thus also compensates for the
+    blocks before it. Where heads cannot be told apart, and for heads that write nothing, the gates
+    stay as close to 1 as possible.
 
-    After Kwon et al. 2022, "A Fast Post-Training Pruning Framework for Transformers". Theirs are the
-    bound of 10 and the two inputs; their code adds the difference of the residual streams to the
-    target and a constant to the fit, damps it, leaves the first layer as it is, tunes neurons too,
-    and ends at the first layer beyond the bound.
+    After Kwon et al. 2022, "A Fast Post-Training Pruning Framework for Transformers". The bound of
+    10 and the two inputs are theirs; their code also adds the difference of the residual streams to
+    the target and a constant to the fit, damps the fit, leaves the first layer as it is, tunes
+    neurons, and stops at the first layer beyond the bound.
 
-    Every block that is fitted takes two passes of all batches up to it, one uncut and one gated; what
-    it is given of them is kept twice where the model is. A module that runs several times is fitted
-    on all its runs, as they are ungated.
+    Fitting a block takes two passes of all batches up to it, one uncut and one gated, and keeps its
+    inputs in both on the model's device. A module is fitted on all its runs, before it is gated.
 
     Args:
         model: a transformers model; put in evaluation mode for the call, and left as it was.
-        mask: kind -> ``(layer, head)``, 0 and 1: what is cut; or the heads to cut, as for
-            :func:`headprune_lib.masked_heads`. Entries of heads that were removed from the model are
-            handed through.
-        batches: dicts of tensors that are the model's keyword arguments; labels are not needed, and
-            say what of a decoder's input is padding if nothing else does. Read once and kept.
+        mask: kind -> ``(layer, head)``, 0 to cut and 1 to keep; or the heads to cut, as for
+            :func:`headprune_lib.masked_heads`. Entries of heads that were removed from the model
+            are passed through.
+        batches: dicts of tensors that are the model's keyword arguments; labels are optional, and
+            mark the padding of a decoder's input if nothing else does. Read once and kept.
         device: where to compute; the model's own device if not given.
 
     Returns:
-        kind -> float64 tensor of shape ``(layer, head)``: 0 where the mask is 0, the gate where it is
-        1. Layers with no cut in them or before them have gates 1, and so has a layer one of whose
-        gates would lie outside -10 to 10. :func:`headprune_lib.masked_heads` takes the result,
-        :func:`headprune_lib.fold_gates` makes it last.
+        kind -> float64 tensor of shape ``(layer, head)``: 0 where the mask is 0, the gate where it
+        is 1. All gates are 1 in layers without a cut in or before them, and in layers where any
+        gate would be outside -10 to 10. :func:`headprune_lib.masked_heads` takes the result,
+        :func:`headprune_lib.fold_gates` makes it permanent.
 
     Raises:
         TypeError, ValueError: a mask that does not fit, or has entries other than 0 and 1; no
-            batches; an output projection that holds no plain weights.
+            batches; an output projection without plain weights.
 
     Example:
         >>> from transformers import BertConfig, BertModel
@@ -87,7 +86,7 @@ def tune_mask(
     has_cut = [bool((_own(gates, block) == 0).any()) for block in blocks]
     if not any(has_cut):
         return gates
-    blocks = blocks[has_cut.index(True) :]  # what runs before is given what it was given, and whole
+    blocks = blocks[has_cut.index(True) :]  # earlier blocks are as they were
     fitted = [block for block in blocks if (_own(gates, block) == 1).any()]
     check_weights(model, fitted, ["output"])
     whole = ones_of(every)
@@ -108,8 +107,8 @@ def fold_gates(model: nn.Module, gates: HeadTensors | Tensor) -> nn.Module:
     """Multiply the output projections' columns by the heads' gates, in place.
 
     The model then computes permanently what :func:`headprune_lib.masked_heads` computes under the
-    gates; :func:`headprune_lib.prune_heads` may remove heads whose gate is 0, and what is saved or
-    exported has the gates in it.
+    gates. :func:`headprune_lib.prune_heads` may remove heads whose gate is 0, and saved or exported
+    models include the gates.
 
     Args:
         gates: kind -> ``(layer, head)``, real; those of heads that were removed are ignored.
@@ -120,7 +119,7 @@ def fold_gates(model: nn.Module, gates: HeadTensors | Tensor) -> nn.Module:
     Raises:
         TypeError, ValueError: gates that do not fit the model, or weights that cannot be changed
             as they are (quantised, in an adapter, tied, computed from others). The model is then
-            as it was.
+            unchanged.
     """
     blocks = find_heads(model)
     checked = check_mask(model, gates, blocks)
@@ -136,7 +135,7 @@ def fold_gates(model: nn.Module, gates: HeadTensors | Tensor) -> nn.Module:
 def _runs(
     model: nn.Module, blocks: Sequence[AttentionLayer], batch: Batch
 ) -> dict[AttentionLayer, int]:
-    """The blocks in the order in which they run in a pass of a batch, and how many times each does."""
+    """The blocks in the order in which they run in a pass, with the number of runs of each."""
     outputs = [block.part(model, "output") for block in blocks]
     with eval_mode(model), torch.no_grad(), record_outputs(outputs) as calls:
         model(**model_inputs(model, batch))
@@ -145,7 +144,7 @@ def _runs(
 
 
 class _Reached(Exception):
-    """A pass has come as far as it is needed."""
+    """Ends a pass that has run as far as needed."""
 
 
 def _inputs(
@@ -156,9 +155,9 @@ def _inputs(
     batches: Sequence[Batch],
     gates: HeadTensors,
 ) -> list[list[Tensor]]:
-    """What a block's projection is given of each batch, at each of its ``times`` runs, ungated.
+    """The ungated inputs of a block's projection in each batch, at each of its ``times`` runs.
 
-    A pass ends at the last of them.
+    A pass ends at the last run.
     """
     inputs: list[list[Tensor]] = []
 
@@ -185,7 +184,7 @@ def _own(gates: HeadTensors, block: AttentionLayer) -> Float[Tensor, " head"]:
 
 
 def _tokens(context: Tensor, block: AttentionLayer, batch: Batch) -> Float[Tensor, "token column"]:
-    """What a projection is given of every token that is no padding."""
+    """A projection's input at every token that is not padding."""
     real = query_mask(block, batch)
     if real is not None and context.shape[:2] == real.shape:
         context = context[real]
@@ -193,9 +192,9 @@ def _tokens(context: Tensor, block: AttentionLayer, batch: Batch) -> Float[Tenso
 
 
 class _Fit:
-    """Least squares of the gates of a block's heads that are left, from sums over tokens alone.
+    """Least-squares fit of the gates of a block's remaining heads, from sums over tokens alone.
 
-    With ``C`` what the projection is given and ``W`` its weight, head h writes ``C_h W_h^T``; inner
+    With ``C`` the projection's input and ``W`` its weight, head h writes ``C_h W_h^T``; inner
     products of what two heads write are sums over entries of ``(C^T C) * (W^T W)``.
     """
 
@@ -208,24 +207,24 @@ class _Fit:
         self.gated = self.both[:, self.columns].clone()
 
     def add(self, uncut: Tensor, gated: Tensor) -> None:
-        """Take in some tokens, both (token, column): uncut, and under the gates before."""
+        """Add some tokens, both (token, column): uncut, and under the gates fitted before."""
         gated = in_double(gated)[:, self.columns]
         self.both += gated.T @ in_double(uncut)
         self.gated += gated.T @ gated
 
     def gates(self) -> Float[Tensor, " left"]:
-        """The gates of the heads left; ones where some are beyond the bound."""
+        """The gates of the remaining heads; all 1 if any is beyond the bound."""
         normal = self._by_head(self.gated * self.products[:, self.columns])
         target = self._by_head(self.both * self.products).sum(1)
         ones = torch.ones_like(target)
         if not (normal.isfinite().all() and target.isfinite().all()):
             return ones
-        # from 1, so that what the text says nothing of stays there
+        # solved from 1, so that gates that the text does not determine stay there
         inverse = torch.linalg.pinv(normal, hermitian=True, rtol=_SINGULAR)
         gates = 1 + inverse @ (target - normal.sum(1))
         return gates if bool((gates.abs() <= _GREATEST).all()) else ones
 
     def _by_head(self, products: Tensor) -> Tensor:
-        """(columns, columns) summed over each pair of heads, on the CPU."""
+        """Sums of (columns, columns) over each pair of heads, on the CPU."""
         each = products.unflatten(1, (-1, self.width)).unflatten(0, (-1, self.width))
         return each.sum((1, 3)).cpu().double()

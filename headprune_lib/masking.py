@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     HeadTensors = dict[str, Shaped[Tensor, "layer head"]]
 else:
     HeadTensors = dict[str, Tensor]
-    """One tensor of shape ``(layer, head)`` for each kind of attention; in a mask 1 keeps a head."""
+    """One tensor of shape ``(layer, head)`` per kind of attention; in a mask, 1 keeps a head."""
 
 
 def ones_mask(model: nn.Module) -> HeadTensors:
     """A mask that keeps every head: float32 ones of shape ``(layer, head)`` for each kind.
 
-    Where the layers of a kind differ in how many heads they have, the shape is that of the widest,
-    and NaN says that a place has no head.
+    Where the layers of a kind have different numbers of heads, the shape is that of the widest, and
+    NaN marks entries without a head.
     """
     return ones_of(find_heads(model))
 
 
 def ones_of(blocks: Sequence[AttentionLayer]) -> HeadTensors:
-    """As :func:`ones_mask`, of the blocks of a model."""
+    """:func:`ones_mask` for the blocks of a model."""
     mask = {kind: torch.full(shape, torch.nan) for kind, shape in shapes_of(blocks).items()}
     for block in blocks:
         mask[block.kind][block.layer, : block.n_heads] = 1
@@ -49,12 +49,12 @@ def ones_of(blocks: Sequence[AttentionLayer]) -> HeadTensors:
 
 
 def mask_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
-    """``{kind: (layers, most heads of a layer)}``: the shape of masks and scores, also after a removal."""
+    """``{kind: (layers, most heads in a layer)}``: the shape of masks and scores, pruned or not."""
     return shapes_of(find_heads(model))
 
 
 def shapes_of(blocks: Sequence[AttentionLayer]) -> dict[str, tuple[int, int]]:
-    """As :func:`mask_shapes`, of the blocks of a model."""
+    """:func:`mask_shapes` for the blocks of a model."""
     shapes: dict[str, tuple[int, int]] = {}
     for block in blocks:
         layers, heads = shapes.get(block.kind, (0, 0))
@@ -63,7 +63,7 @@ def shapes_of(blocks: Sequence[AttentionLayer]) -> dict[str, tuple[int, int]]:
 
 
 def _by_kind(kinds: Collection[str], values: Any, what: str, maker: str) -> HeadTensors:
-    """Kind -> tensor, also of the tensor or array alone where a model has one kind."""
+    """Kind -> tensor, also from a single tensor or array if the model has one kind."""
     if isinstance(values, Tensor | np.ndarray) and len(kinds) == 1:
         values = dict.fromkeys(kinds, values)
     if not isinstance(values, Mapping):
@@ -83,21 +83,21 @@ def _by_kind(kinds: Collection[str], values: Any, what: str, maker: str) -> Head
 def check_mask(
     model: nn.Module, mask: HeadTensors | Tensor | Heads, blocks: Sequence[AttentionLayer]
 ) -> HeadTensors:
-    """``mask`` as floating-point tensors by kind, or an error that says what is wrong with it.
+    """Return ``mask`` as floating-point tensors by kind, or raise an error that says what is wrong.
 
     Args:
-        mask: kind -> ``(layer, head)``, tensors or arrays; of a model of one kind the tensor alone
-            will do. Or the heads to cut, as :func:`headprune_lib.head_mask` takes them.
-        blocks: those of ``find_heads(model)``.
+        mask: kind -> ``(layer, head)``, tensors or arrays, or for a model with one kind the tensor
+            alone; or the heads to cut, as :func:`headprune_lib.head_mask` takes them.
+        blocks: the result of ``find_heads(model)``.
 
     Returns:
-        kind -> ``(layer, head)``, float32 or float64, on the CPU; NaN where there is no head. Where
-        gradients are recorded and the mask requires one, it stays on its device and gets it.
+        kind -> ``(layer, head)``, float32 or float64, on the CPU; NaN where there is no head. While
+        gradients are enabled, a mask that requires one is returned as it is, on its own device.
 
     Raises:
-        TypeError: not a dict of tensors, or integers or complex numbers in it.
-        ValueError: a kind missing or unknown, another shape than ``(layer, head)``, NaN or
-            infinity for a head that there is.
+        TypeError: not a dict of tensors, or tensors of integers or complex numbers.
+        ValueError: a kind missing or unknown, a shape other than ``(layer, head)``, NaN or infinity
+            for an existing head.
         IndexError: a head to cut that the model does not have.
     """
     full = ones_of(blocks)
@@ -116,7 +116,7 @@ def check_mask(
 def check_cut(
     model: nn.Module, mask: HeadTensors | Tensor | Heads, blocks: Sequence[AttentionLayer]
 ) -> HeadTensors:
-    """As :func:`check_mask`, of a mask whose entries must be 0 or 1, without a gradient."""
+    """Like :func:`check_mask`, for a mask whose entries must be 0 or 1, without a gradient."""
     with torch.no_grad():
         checked = check_mask(model, mask, blocks)
     for kind, values in checked.items():
@@ -144,7 +144,7 @@ def _check_entries(kind: str, values: Tensor, full: Tensor) -> Tensor:
 
 
 def _names_heads(given: HeadTensors | Tensor | Heads) -> TypeGuard[Heads]:
-    """Whether heads are given, and no mask: ``{layer: heads}``, or a list."""
+    """Whether heads are given rather than a mask: ``{layer: heads}``, or a list."""
     if isinstance(given, Mapping):
         return bool(given) and all(isinstance(layer, Integral) for layer in given)
     return isinstance(given, Iterable) and not isinstance(given, Tensor | np.ndarray | str)
@@ -156,12 +156,12 @@ def check_scores(
     blocks: Sequence[AttentionLayer],
     kinds: Sequence[str] | None = None,
 ) -> HeadTensors:
-    """Scores by kind on the CPU, of this model, that say something of every head still there.
+    """Check that scores fit the model and cover its heads; return them by kind on the CPU.
 
-    Of a model of one kind the tensor alone will do. Only ``kinds`` matter, if they are given.
+    For a model with one kind, the tensor alone will do. If ``kinds`` are given, only they matter.
 
     Raises:
-        TypeError, ValueError: no tensors, another model's shapes, or NaN for a head that is there.
+        TypeError, ValueError: not tensors, another model's shapes, or NaN for an existing head.
     """
     shapes = shapes_of(blocks)
     by_kind = _by_kind(shapes, scores, "scores", "score_heads(model, batches) makes them")
@@ -178,7 +178,7 @@ def check_scores(
 
 
 def check_scored(blocks: Iterable[AttentionLayer], scores: HeadTensors) -> None:
-    """Raises ValueError where scores ``(…, layer, head)`` are NaN for a head that is there."""
+    """Raises ValueError where scores ``(…, layer, head)`` are NaN for an existing head."""
     for block in blocks:
         row = scores[block.kind][..., block.layer, list(block.kept_heads)]
         if len(lost := row.isnan().nonzero()):
@@ -193,18 +193,18 @@ def head_mask(model: nn.Module, heads: Heads) -> HeadTensors:
     """A mask that cuts some heads and keeps the others.
 
     Args:
-        heads: ``(kind, layer, head)`` each, counted from 0. Of a model of one kind also
-            ``(layer, head)`` each, or ``{layer: [head, ...]}`` as version 4 of transformers pruned.
+        heads: a list of ``(kind, layer, head)``, counted from 0. For a model with one kind also a
+            list of ``(layer, head)``, or ``{layer: [head, ...]}`` as in transformers 4.
 
     Raises:
         IndexError: a head outside the model.
-        TypeError: something else than heads.
+        TypeError: anything other than heads.
     """
     return without_heads(ones_mask(model), heads)
 
 
 def without_heads(mask: HeadTensors, heads: Heads) -> HeadTensors:
-    """As :func:`head_mask`, of a mask with further heads cut."""
+    """A copy of a mask with further heads cut, which are given as for :func:`head_mask`."""
     mask = {kind: values.clone() for kind, values in mask.items()}
     for kind, layer, head in _named(heads, mask):
         shape = tuple(mask[kind].shape) if kind in mask else (0, 0)
@@ -219,7 +219,7 @@ def without_heads(mask: HeadTensors, heads: Heads) -> HeadTensors:
 
 
 def _named(heads: Heads, kinds: Collection[str]) -> Iterator[Head]:
-    """Each head as ``(kind, layer, head)``."""
+    """Yield each head as ``(kind, layer, head)``."""
     if isinstance(heads, Mapping):
         by_layer = ((k, v if isinstance(v, Iterable) else [v]) for k, v in heads.items())
         heads = [(layer, head) for layer, some in by_layer for head in some]
@@ -237,32 +237,32 @@ def _named(heads: Heads, kinds: Collection[str]) -> Iterator[Head]:
 
 
 Gate = Tensor | Callable[[Tensor], Tensor] | None
-"""The gates of one block's heads, or what makes them of the input of its output projection."""
+"""One block's gates, or a function that makes them from the output projection's input."""
 
 
 @contextmanager
 def masked_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> Iterator[nn.Module]:
     """Multiply each head's output by its entry of ``mask`` inside the block (paper, section 2.3).
 
-    The mask acts on the *input* of the attention output projection, where heads are still apart.
-    Works under every attention implementation, in training and in generation. While it lasts,
-    what :func:`torch.compile` made of the model (or of any other) runs uncompiled: compiled code
-    would not look at the mask.
+    The mask acts on the *input* of the attention output projection, where heads are still separate.
+    It works with every attention implementation, in training and in generation. Inside the block,
+    code made by :func:`torch.compile` from this or any other model runs uncompiled, since it would
+    ignore the mask.
 
-    ``backward()`` may come after the block, and gives the masked model's gradients, also with
+    ``backward()`` may come after the block. It gives the masked model's gradients, also with
     activation checkpointing, which runs layers again in the backward pass. A mask that requires a
     gradient gets one.
 
     Args:
         model: a transformers model that :func:`headprune_lib.find_heads` knows.
         mask: kind -> tensor or array of shape ``(layer, head)``, bool or floating; 1 keeps, 0 cuts.
-            The tensor alone will do for a model of one kind. Entries of heads that were removed from
-            the model are ignored. Or the heads to cut, as :func:`headprune_lib.head_mask` takes them.
+            For a model with one kind, the tensor alone will do. Entries of removed heads are
+            ignored. Or the heads to cut, as :func:`headprune_lib.head_mask` takes them.
 
     Raises:
         TypeError, ValueError, IndexError: see :func:`headprune_lib.masking.check_mask`.
-        RuntimeError: a pass that was made outside the block is repeated inside, by activation
-            checkpointing.
+        RuntimeError: activation checkpointing repeats, inside the block, a pass that was made
+            outside it.
 
     Example:
         >>> import torch
@@ -282,12 +282,12 @@ def masked_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> Iterat
 def masked_rows(
     model: nn.Module, masks: Sequence[HeadTensors], rows: Sequence[int]
 ) -> Iterator[nn.Module]:
-    """As :func:`headprune_lib.masked_heads`, with a mask of its own for each example of a batch.
+    """Like :func:`headprune_lib.masked_heads`, with a separate mask for each example of a batch.
 
     Args:
         masks: masks as for :func:`headprune_lib.masked_heads`.
-        rows: for each example of the batch the index of its mask. In a beam search each example
-            stands for as many rows of the batch as there are beams.
+        rows: the index of each example's mask. In a beam search, each example has as many rows in
+            the batch as there are beams.
     """
     blocks = find_heads(model)
     stacked = stacked_masks(model, masks, blocks)
@@ -298,7 +298,7 @@ def masked_rows(
 def stacked_masks(
     model: nn.Module, masks: Sequence[HeadTensors], blocks: Sequence[AttentionLayer] | None = None
 ) -> dict[str, Float[Tensor, "layer mask head"]]:
-    """Several masks, checked, as kind -> ``(layer, mask, head)``."""
+    """Check several masks and stack them as kind -> ``(layer, mask, head)``."""
     blocks = find_heads(model) if blocks is None else blocks
     checked = [check_mask(model, mask, blocks) for mask in masks]
     return {kind: torch.stack([mask[kind] for mask in checked], dim=1) for kind in checked[0]}
@@ -310,24 +310,24 @@ def gated(
     gates: Mapping[str, Tensor] | Sequence[Gate],
     blocks: Sequence[AttentionLayer] | None = None,
 ) -> Iterator[None]:
-    """Multiply the input of each attention output projection by gates of its heads, inside.
+    """Inside the block, multiply each attention output projection's input by its heads' gates.
 
     All masks, learned gates and derivatives with respect to gates use this hook.
-    A gradient flows to every gate that requires one; with activation checkpointing too.
+    A gradient flows to every gate that requires one, also with activation checkpointing.
 
     Args:
         gates: kind -> ``(layer, head)``, ``(layer, row, head)`` or
             ``(layer, row or 1, position or 1, head)``, finite for every head that is still there.
-            Or an entry for each block, with the heads that it has left:
-            ``(head,)``, ``(row, head)`` or ``(row or 1, position or 1, head)``; a function that
-            returns such a tensor for the projection's input ``(row, position, head * width)``,
-            called at every run; or None, which leaves the block as it is. Where gates have fewer
-            rows than a batch, each is for equally many rows that follow one another.
-        blocks: those of the model that the gates are of; all of ``find_heads(model)`` if not given.
+            Or one entry per block, for its remaining heads: ``(head,)``, ``(row, head)`` or
+            ``(row or 1, position or 1, head)``; a function that returns such a tensor for the
+            projection's input ``(row, position, head * width)``, called at every run; or None,
+            which leaves the block as it is. If gates have fewer rows than the batch, each row
+            applies to equally many consecutive rows of the batch.
+        blocks: the blocks that the gates belong to; all of ``find_heads(model)`` if not given.
 
     Raises:
-        ValueError: gates by row for a batch of another number of rows, or where a model's code
-            takes examples windowed or flattened (raised by the forward pass).
+        ValueError: gates by row that do not divide the batch's rows, or gates by row for a model
+            whose code windows or flattens examples (raised by the forward pass).
         RuntimeError: see :func:`headprune_lib.masked_heads`.
     """
     blocks = find_heads(model) if blocks is None else blocks
@@ -340,7 +340,7 @@ def gated(
 
 
 def _gates_of_blocks(blocks: Sequence[AttentionLayer], gates: Mapping[str, Tensor]) -> list[Gate]:
-    """Gates by kind as those of each block; None where all of them are 1."""
+    """Split gates by kind into the gates of each block; None where all of them are 1."""
 
     def of_block(block: AttentionLayer, _context: Tensor | None = None) -> Tensor:
         return gates[block.kind][block.layer][..., list(block.kept_heads)]
@@ -353,7 +353,7 @@ def _gates_of_blocks(blocks: Sequence[AttentionLayer], gates: Mapping[str, Tenso
 
     def copy_of(i: int, context: Tensor) -> Tensor:
         where = context.device, context.dtype
-        if where not in copies:  # all blocks' gates at once
+        if where not in copies:  # one transfer for all blocks
             together = torch.cat([gate.flatten() for gate in each]).to(*where)
             copies[where] = together.split([gate.numel() for gate in each])
         return copies[where][i].view(each[i].shape)
@@ -364,7 +364,7 @@ def _gates_of_blocks(blocks: Sequence[AttentionLayer], gates: Mapping[str, Tenso
 def _gated(
     block: AttentionLayer, gate: Tensor | Callable[[Tensor], Tensor], context: Tensor
 ) -> Tensor:
-    """What an output projection is given, ``(row, position, head * width)``, times the gates."""
+    """An output projection's input, ``(row, position, head * width)``, times the gates."""
     factors = gate(context) if callable(gate) else gate
     factors = _by_row(factors.to(context), context, block)
     by_head = context.unflatten(-1, (len(block.kept_heads), block.head_dim))
@@ -372,7 +372,7 @@ def _gated(
 
 
 def _by_row(gate: Tensor, context: Tensor, block: AttentionLayer) -> Tensor:
-    """A block's gates as they are broadcast over ``(row, position, head)``."""
+    """A block's gates in a shape that broadcasts over ``(row, position, head)``."""
     if gate.ndim == 1:
         return gate
     if len(gate) == 1:

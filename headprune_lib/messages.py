@@ -1,4 +1,4 @@
-"""What is said to a user of a wrong name, a folder without a model, a former name, an error."""
+"""Messages about unknown names, folders without a model, former names and errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> str:
-    """The message for a name that is not known, with the nearest ones.
+    """The message for an unknown name, with the nearest known ones.
 
     >>> unknown("task", "review", ["reviews", "amazon"])
     "unknown task 'review': did you mean reviews? Known: amazon, reviews"
@@ -24,7 +24,7 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
 
 
 def check_folder(name: str, subfolder: str = "") -> None:
-    """Raises FileNotFoundError for a folder that is not there, or has no model; not for a Hub name."""
+    """Raises FileNotFoundError for a missing folder or one without a model, not for a Hub name."""
     config = Path(name) / subfolder / "config.json"
     if Path(name).is_dir() and not config.is_file():
         raise FileNotFoundError(
@@ -35,13 +35,13 @@ def check_folder(name: str, subfolder: str = "") -> None:
 
 
 def warn_of_former(name: str, new: str) -> None:
-    """Warn that a name is a former one, in the line that calls what calls this."""
+    """Warn that a name is a former one, at the line that calls the caller."""
     message = f"{name} is called {new} now; the former name goes with the next version"
     warnings.warn(message, DeprecationWarning, stacklevel=3)
 
 
 def one_line(error: BaseException, most: int = 300) -> str:
-    """What an error says, on one line of so many letters; its type where it says nothing.
+    """An error's message on one line of at most ``most`` characters; its type if it is empty.
 
     >>> one_line(ValueError("no heads left")), one_line(KeyboardInterrupt())
     ('no heads left', 'KeyboardInterrupt')
@@ -50,14 +50,14 @@ def one_line(error: BaseException, most: int = 300) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out; torch has a name of its own for it on each device."""
+    """Whether an error means that memory ran out; torch names it differently on each device."""
     message = f"{type(error).__name__} {error}"
     return "MemoryError" in message or "allocate memory" in message
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Inside, transformers neither warns (of a new head, which is meant to be) nor draws bars."""
+    """Silence transformers' warnings (as of a new, intended head) and progress bars inside."""
     import transformers  # the command's own messages must not wait for it
 
     level = transformers.logging.get_verbosity()

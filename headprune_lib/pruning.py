@@ -1,4 +1,4 @@
-"""Heads really removed from a model's weights."""
+"""Removal of heads from a model's weights."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from headprune_lib.specs import AttentionLayer, columns_of, rows_of
 def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Module:
     """Remove the weights of the heads that ``mask`` cuts, in place (paper, section 4.3).
 
-    Rows of the query, key and value projections and columns of the output projection are removed; outputs
-    are those of :func:`headprune_lib.masked_heads` up to rounding. Layers may keep different
-    numbers of heads; where none is left, attention contributes the output projection's bias, and
-    its entry in ``attentions`` keeps its place with the shape (batch, 0, query, key).
-    Parameters are replaced: an optimizer made before has the old ones, so make a new one.
+    Rows of the query, key and value projections and columns of the output projection are removed;
+    outputs equal those of :func:`headprune_lib.masked_heads` up to rounding. Layers may keep
+    different numbers of heads. Where none is left, attention contributes the output projection's
+    bias, and its entry in ``attentions`` stays, with the shape (batch, 0, query, key).
+    Parameters are replaced: an existing optimizer has the old ones, so make a new one.
 
     Args:
         model: a transformers model that :func:`headprune_lib.find_heads` knows. Give the whole
             model rather than a part of it: where its configuration names heads (Whisper's
             ``alignment_heads``) they are renumbered.
-        mask: kind -> ``(layer, head)``, 0 removes, of a model of one kind also the tensor alone; or
-            the heads to remove, as :func:`headprune_lib.head_mask` takes them. Heads are numbered
-            as in the unpruned model; what is said of those that were removed before changes
-            nothing, so that masks may be cumulative.
-            Of heads that share a key and value head all go, and it with them; or equally many of
-            every such group that is left go, and their key and value heads stay.
+        mask: kind -> ``(layer, head)``, where 0 removes, or for a model with one kind the tensor
+            alone; or the heads to remove, as :func:`headprune_lib.head_mask` takes them. Heads are
+            numbered as in the unpruned model, and entries of heads that were removed before are
+            ignored, so masks may be cumulative.
+            Heads that share a key and value head are removed all together, along with it; or
+            equally many are removed from each remaining group, and key and value heads stay.
 
     Returns:
         ``model``, for chaining.
@@ -42,11 +42,11 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
     Raises:
         RuntimeError: the model is masked right now.
         TypeError, ValueError: a mask that does not fit, has entries other than 0 and 1, cuts
-            unequally many heads of groups, or a head that the model's configuration names; or
-            weights that cannot be sliced: quantised, computed from others, in an adapter, tied to
-            another module, of another size than the heads, or on the meta device.
+            different numbers of heads in groups, or cuts a head that the model's configuration
+            names; or weights that cannot be sliced: quantised, computed from others, in an adapter,
+            tied to another module, of a size other than the heads', or on the meta device.
 
-    After any error the model is as it was.
+    After any error the model is unchanged.
     """
     blocks = find_heads(model)
     kept = {kind: values.tolist() for kind, values in check_cut(model, mask, blocks).items()}
@@ -80,7 +80,7 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
 
 
 def check_not_masked(model: nn.Module, blocks: Iterable[AttentionLayer]) -> None:
-    """Raises RuntimeError where the library's hooks are on, made for the heads that there are."""
+    """Raises RuntimeError where the library's hooks are on, made for the heads present now."""
     if hooked(block.part(model, "output") for block in blocks):
         raise RuntimeError("the model is masked right now; change its heads outside the with block")
 
@@ -140,7 +140,7 @@ def check_weights(
             units |= {"key": n_groups, "value": n_groups}
             size = columns_of(module) if part == "output" else rows_of(module)
             wanted = units.get(part, n_heads) * block.head_dim
-            # what was proved has the sizes that it was proved with
+            # verified blocks have the sizes they were verified with
             if size != wanted and block.source != "found":
                 raise ValueError(
                     f"{where}: the weights have {size} numbers, not {wanted} for heads of width "
@@ -155,13 +155,13 @@ def renumbered(
     before: Sequence[Sequence[int]],
     after: Sequence[Sequence[int]],
 ) -> list[tuple[Any, str, list]]:
-    """What the model's configurations must say once heads of the attention to the encoder moved.
+    """Renumber the cross-attention heads that the model's configurations name.
 
-    They count the heads that a layer has, so that a head that goes moves those after it. ``before``
-    and ``after`` are each block's heads (original indices) in the order in which they are counted.
+    They count a layer's present heads, so removing a head shifts those after it. ``before`` and
+    ``after`` are each block's heads (original indices) in the order in which they are counted.
 
     Returns:
-        ``(configuration, attribute, value)`` to be set; ValueError where a head that is named goes.
+        ``(configuration, attribute, value)`` to be set; ValueError if a named head is removed.
     """
     changes = []
     each = zip(blocks, before, after, strict=True)
@@ -183,10 +183,10 @@ def renumbered(
 def _named_heads(
     model: Any, n_heads: Mapping[int, int]
 ) -> Iterator[tuple[Any, str, list[tuple[int, int]]]]:
-    """Configuration, attribute, and ``(layer, place)`` of each head that it names.
+    """Yield configuration, attribute, and ``(layer, place)`` of each head that it names.
 
-    Of all configurations of transformers two do: Whisper takes the times of words from the
-    attention of ``alignment_heads``, and SpeechT5 a loss from that of each layer's first heads.
+    Two configurations of transformers name heads: Whisper takes word timestamps from the attention
+    of ``alignment_heads``, and SpeechT5 takes a loss from that of each layer's first heads.
     """
     generation = getattr(model, "generation_config", None)
     config: Any = getattr(model, "config", None)

@@ -1,4 +1,4 @@
-"""Pruned models as folders that load again; no pickles."""
+"""Saving of pruned models as folders, and loading of them, without pickles."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from headprune_lib.slicing import (
 from headprune_lib.specs import PRUNED, UnknownArchitecture
 from headprune_lib.utils import staged_path, uncompiled
 
-_OLD_RECORD = "headprune.json"  # beside the weights, before the record was among them
+_OLD_RECORD = "headprune.json"  # next to the weights, before they included the record
 _OWN_CLASSES = {"PreNormTranslator": "headprune_lib.fairseq_import.convert"}
 _README = """\
 # A model with attention heads removed
@@ -63,12 +63,12 @@ _OF_THE_HUB = (
 def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
     """Write ``config.json`` and ``model.safetensors``, with a record of the removed heads.
 
-    The folder is there whole or not at all: an error (a full disk) leaves nothing behind.
+    The folder is written completely or not at all: an error (a full disk) leaves nothing behind.
 
     Raises:
-        FileExistsError: the folder holds something already; nothing is overwritten.
-        ValueError: a model that :func:`load_pruned` could not make again from its class and its
-            configuration: no transformers model, in an adapter, or changed beside its heads.
+        FileExistsError: the folder is not empty; nothing is overwritten.
+        ValueError: a model that :func:`load_pruned` could not rebuild from its class and its
+            configuration: not a transformers model, in an adapter, or changed beyond its heads.
     """
     folder = Path(folder)
     model = uncompiled(model)
@@ -82,7 +82,7 @@ def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
         config.save_pretrained(staged)
         if model.can_generate():
             model.generation_config.save_pretrained(staged)
-        # also what save_pretrained passes over, for the class makes it anew (tables of positions)
+        # includes what save_pretrained skips because the class rebuilds it (tables of positions)
         weights = remove_tied_weights_from_state_dict(model.state_dict(), model)
         plain = {key: values.contiguous() for key, values in weights.items()}
         save_file(plain, staged / SAFE_WEIGHTS_NAME, metadata={"format": "pt"})
@@ -93,10 +93,10 @@ def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write into, which takes its name when all is written, and is deleted after an error.
+    """Yield a folder to write into, renamed to ``folder`` at the end, or deleted after an error.
 
     Raises:
-        FileExistsError: the name is that of a file, or of a folder that holds something.
+        FileExistsError: ``folder`` is a file, or a folder that is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} is not empty; choose a new folder for the pruned model")
@@ -114,26 +114,25 @@ def load_pruned(
     device: str | torch.device | None = None,
     **options: Any,
 ) -> PreTrainedModel:
-    """The model in a folder or on the Hub, with the heads that it was saved with.
+    """Load a model from a folder or the Hub, with the heads that it was saved with.
 
-    Loads what :func:`save_pruned`, ``save_pretrained`` or ``Trainer`` wrote of a pruned model, of a
-    part of one, or of a model that holds one. The model is in evaluation mode. Its weights are in
-    memory once, in another ``dtype`` too: they are read into a model that has its heads removed
-    already.
+    Loads what :func:`save_pruned`, ``save_pretrained`` or ``Trainer`` wrote for a pruned model, a
+    part of one, or a model that contains one. The model is in evaluation mode. Its weights are in
+    memory only once, even in another ``dtype``: they are read into a model whose heads are already
+    removed.
 
     Args:
         name: a folder, or the name of a model on the Hub.
         model_class: the model's class, where it is not one of transformers' own; its configuration
             alone must make the model.
-        device: to put the model on; or give ``device_map``.
-        options: what ``from_pretrained`` takes: ``dtype`` (as saved, if not given),
+        device: device for the model; or give ``device_map``.
+        options: arguments of ``from_pretrained``: ``dtype`` (as saved, if not given),
             ``attn_implementation``, ``device_map``, ``revision``, ``variant``, ``subfolder``, ….
 
     Raises:
         FileNotFoundError: no complete model in the folder, or no such model on the Hub.
         ValueError: the weights, the configuration or the record of the heads are damaged or do not
-            belong together, or are of a class that this version of transformers does not have and
-            that is not given.
+            belong together, or their class is neither given nor in this version of transformers.
     """
     name = os.fspath(name)
     hub = {key: options[key] for key in _OF_THE_HUB if key in options}
@@ -144,18 +143,18 @@ def load_pruned(
     loaded_class: Any = model_class or _class_named(name, names)
     try:
         if old:
-            config.dtype = None  # which need not be that of the weights
+            config.dtype = None  # the recorded one may differ from the weights'
             records = _completed(loaded_class, config, old["kept"])
         model, report = _sliced(loaded_class, records, options.get("key_mapping")).from_pretrained(
             name,
             config=config,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # refused below, by name
+            ignore_mismatched_sizes=True,  # rejected below, with names
             **options,
         )
-    except OSError as error:  # transformers' own for a file that is missing is no narrower
+    except OSError as error:  # transformers raises nothing narrower for a missing file
         raise FileNotFoundError(f"{name}: {one_line(error)}") from error
-    except Exception as error:  # whatever a class makes of a configuration that cannot be
+    except Exception as error:  # a class may raise anything for an impossible configuration
         if isinstance(error, MemoryError):
             raise
         raise ValueError(
@@ -166,7 +165,7 @@ def load_pruned(
     for module in model.modules():
         if left := vars(module).get(PRUNED):
             write_record(model, left)
-    if old:  # its configuration names heads as the unpruned model's does
+    if old:  # its configuration numbers heads as in the unpruned model
         blocks = find_heads(model)
         _renumber(model, blocks, [range(b.n_heads) for b in blocks], [b.kept_heads for b in blocks])
     return model if device is None else model.to(device)
@@ -187,7 +186,7 @@ def _configuration(name: str, model_class: Any, hub: dict[str, Any]) -> PreTrain
     config_class = model_class.config_class if model_class else AutoConfig
     try:
         return config_class.from_pretrained(name, **hub)
-    except Exception as error:  # whatever a class makes of a configuration that cannot be
+    except Exception as error:  # a class may raise anything for an impossible configuration
         if folder.is_dir():
             raise ValueError(f"{folder / 'config.json'}: {one_line(error)}") from error
         raise FileNotFoundError(
@@ -196,7 +195,7 @@ def _configuration(name: str, model_class: Any, hub: dict[str, Any]) -> PreTrain
 
 
 def _class_named(name: str, names: Any) -> type[PreTrainedModel]:
-    """The class that a folder names: of transformers, or one of the library's own."""
+    """The class that a folder names, from transformers or from this library."""
     first = names[0] if isinstance(names, list) and names else None
     model_class = None
     if isinstance(first, str):
@@ -215,8 +214,8 @@ def _is_model(given: Any) -> TypeGuard[type[PreTrainedModel]]:
 
 
 def _records(name: str, variant: str | None, hub: dict[str, Any]) -> dict[str, Record]:
-    """Path in the weights of each projection that has a record -> the record."""
-    files: list[str] = []  # none where transformers must look for others, or miss them
+    """Records of projections, by the projection's path in the weights."""
+    files: list[str] = []  # none: transformers looks for others, or reports them missing
     for plain in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME):
         stem, _, end = plain.rpartition(".")
         wanted = f"{stem}.{variant}.{end}" if variant else plain
@@ -239,7 +238,7 @@ def _records(name: str, variant: str | None, hub: dict[str, Any]) -> dict[str, R
 
 
 def _old_record(name: str, hub: dict[str, Any]) -> dict[str, Any]:
-    """What lies beside the weights: ``model_class``, and ``kept``, module -> the heads left."""
+    """The record next to the weights: ``model_class``, and ``kept``, module -> the heads left."""
     file = cached_file(name, _OLD_RECORD, _raise_exceptions_for_missing_entries=False, **hub)
     if not file:
         return {}
@@ -255,9 +254,9 @@ def _old_record(name: str, hub: dict[str, Any]) -> dict[str, Any]:
 def _completed(
     model_class: Any, config: PreTrainedConfig, kept: dict[str, list[int]]
 ) -> dict[str, Record]:
-    """Whole records for what an old folder says; an unpruned model says the rest."""
+    """Complete the records of an old folder with what an unpruned model tells."""
     with torch.random.fork_rng(devices=[]):
-        model = model_class(copy.deepcopy(config))  # what is not known is proved by running it
+        model = model_class(copy.deepcopy(config))  # unknown attention is verified by running it
     blocks = {block.path: block for block in find_heads(model)}
     if blocks.keys() != kept.keys():
         raise ValueError(f"heads of {sorted(kept)} are recorded, the model has others")
@@ -268,13 +267,13 @@ def _completed(
 def _sliced(
     model_class: Any, records: Mapping[str, Record], key_mapping: dict[str, str] | None
 ) -> Any:
-    """A class whose models have their heads removed when they are made, before they get weights."""
+    """A subclass whose models have their heads removed when built, before weights are loaded."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         model_class.__init__(self, *args, **kwargs)
         if records:
             keep_recorded(self, _placed(self, records, key_mapping))
-        for module in self.modules():  # those in the file are read already
+        for module in self.modules():  # the file's records are read already
             module._buffers.pop(RECORD, None)
 
     def _load_pretrained_model(
@@ -298,10 +297,10 @@ def _sliced(
 
 
 class _Stored:
-    """A tensor of a file, mapped when it is asked for and only while it is in use.
+    """A tensor of a file, mapped on demand and only while it is in use.
 
-    transformers maps the whole file at once, which then stays in memory beside weights that are
-    loaded in another ``dtype``.
+    transformers maps the whole file at once, which then stays in memory in addition to weights that
+    are loaded in another ``dtype``.
     """
 
     def __init__(self, file: str, key: str) -> None:
@@ -313,7 +312,7 @@ class _Stored:
 
 
 def _stored(files: list[str], dtype: torch.dtype | None) -> dict[str, Any] | None:
-    """The tensors of all files; None where none is converted, or which safetensors does not read."""
+    """The tensors of all files; None if none is converted, or if a file is not in safetensors."""
     tensors: dict[str, Any] = {}
     converted = False
     for file in files:
@@ -322,7 +321,7 @@ def _stored(files: list[str], dtype: torch.dtype | None) -> dict[str, Any] | Non
         with safe_open(file, framework="pt") as weights:
             for key in weights.keys():  # noqa: SIM118 (no dictionary)
                 tensors[key] = _Stored(file, key)
-                mapped = weights.get_tensor(key)  # nothing of it is read
+                mapped = weights.get_tensor(key)  # reads no values
                 converted |= mapped.is_floating_point() and dtype not in (None, mapped.dtype)
     return tensors if converted else None
 
@@ -330,7 +329,7 @@ def _stored(files: list[str], dtype: torch.dtype | None) -> dict[str, Any] | Non
 def _placed(
     model: Any, records: Mapping[str, Record], key_mapping: dict[str, str] | None
 ) -> dict[str, Record]:
-    """The records by paths in the model: weights may be stored under the names of another layout."""
+    """Records by path in the model, as weights may be stored under the names of another layout."""
     modules, prefix = dict(model.named_modules()), f"{model.base_model_prefix}."
     conversions = get_model_conversion_mapping(model, key_mapping)
     renamings = [conversion for conversion in conversions if isinstance(conversion, WeightRenaming)]
@@ -345,7 +344,7 @@ def _placed(
 
 
 def _check_complete(name: str, model_class: type, report: dict[str, Any], pruned: bool) -> None:
-    """Raises ValueError where transformers would make weights up at random, or pass some over."""
+    """Raises ValueError where transformers would initialise weights at random, or skip some."""
     owner = model_class.__name__
     if unfit := sorted(report["mismatched_keys"]):
         tensor, stored, wanted = unfit[0]
@@ -366,7 +365,7 @@ def _check_complete(name: str, model_class: type, report: dict[str, Any], pruned
 
 
 def _check_shapes(model: nn.Module, again: nn.Module) -> None:
-    """Raises ValueError unless a model that was made and pruned again has the weights of this one."""
+    """Raises ValueError unless the rebuilt and pruned model has weights of the same shapes."""
     expected, actual = (
         {k: tuple(v.shape) for k, v in each.state_dict().items() if not k.endswith(RECORD)}
         for each in (model, again)
@@ -378,7 +377,7 @@ def _check_shapes(model: nn.Module, again: nn.Module) -> None:
 
 
 def _made_again(model: nn.Module) -> Any:
-    """An unpruned model with random weights; ValueError where class and configuration make none."""
+    """An unpruned model with random weights; ValueError if class and configuration make none."""
     model_class: Any = type(model)
     name = f"{model_class.__module__}.{model_class.__qualname__}"
     if not isinstance(model, PreTrainedModel):
@@ -409,20 +408,21 @@ def _changed(model: nn.Module, what: str) -> ValueError:
 def unprune_heads(
     model: PreTrainedModel, original: PreTrainedModel | None = None
 ) -> PreTrainedModel:
-    """A new model of the size before :func:`headprune_lib.prune_heads`; the old one is left as it is.
+    """Undo :func:`headprune_lib.prune_heads` in a new model of the original size.
 
-    With zeros it computes what the pruned model does, in the time that the unpruned one took, and
-    is a plain model of transformers: ``save_pretrained`` writes what any program opens. With an
-    original model's weights the heads are back, among whatever the others learned meanwhile.
+    With zeros for the removed heads, it computes what the pruned model does in the time of the
+    unpruned one, and is a plain transformers model: any program opens what ``save_pretrained``
+    writes. With an original's weights, the heads are back, next to any that were trained since.
+    The given model is left as it is, and its hooks are not carried over.
 
     Args:
-        model: of a class that its configuration alone makes; that configuration is the unpruned
-            model's, as ``prune_heads`` and ``load_pruned`` leave it.
-        original: the unpruned model, whose weights the removed heads get; zeros if not given.
+        model: a model that its class builds from the configuration alone, which must be that of the
+            unpruned model, as ``prune_heads`` and ``load_pruned`` leave it.
+        original: the unpruned model that supplies the removed heads' weights; zeros if not given.
 
     Raises:
-        ValueError: a model that its class and configuration do not make again, modules put in
-            others' places among it, or an original of other sizes. Hooks are not carried over.
+        ValueError: a model that its class and configuration do not rebuild, or with modules
+            replaced; or an original of other sizes.
         RuntimeError: the model is masked right now.
 
     Example:
@@ -438,13 +438,13 @@ def unprune_heads(
     whole = _made_again(model)
     blocks = find_heads(model)
     check_not_masked(model, blocks)
-    # torch makes each parametrized module (weight_norm in wav2vec 2.0) a class of its own
+    # torch gives each parametrized module (weight_norm in wav2vec 2.0) its own class
     classes = {path: type_before_parametrizations(module) for path, module in whole.named_modules()}
     for path, module in model.named_modules():
         if classes.get(path) is not type_before_parametrizations(module):
             raise _changed(model, f"{path or 'the model'} is {type(module).__name__}")
     with suppress(UnknownArchitecture):
-        find_heads(whole)  # proved now that its weights are random: zeros tell nothing
+        find_heads(whole)  # verified now, with random weights: zeros tell nothing
     whole = whole.to(model.dtype)
     weights = {k: v for k, v in model.state_dict().items() if not k.endswith(RECORD)}
     originals = (whole if original is None else original).state_dict()
@@ -469,7 +469,7 @@ def unprune_heads(
 
 
 def _fill(whole: PreTrainedModel, model: PreTrainedModel, weights: dict[str, Tensor]) -> None:
-    """Give the unpruned model its weights, and what the pruned one has besides."""
+    """Give the unpruned model its weights, and the rest of the pruned model's state."""
     whole.load_state_dict({name: values.clone() for name, values in weights.items()}, assign=True)
     whole.tie_weights()
     for name, values in whole.state_dict().items():
@@ -479,7 +479,7 @@ def _fill(whole: PreTrainedModel, model: PreTrainedModel, weights: dict[str, Ten
     for name, parameter in whole.named_parameters(remove_duplicate=False):
         parameter.requires_grad_(originals[name].requires_grad)
     whole.to(model.device)
-    for name, values in model.named_buffers():  # those that are not stored: positions
+    for name, values in model.named_buffers():  # those that are not stored, such as positions
         path, _, buffer = name.rpartition(".")
         module = whole.get_submodule(path)
         fresh = module._buffers.get(buffer)
@@ -488,10 +488,10 @@ def _fill(whole: PreTrainedModel, model: PreTrainedModel, weights: dict[str, Ten
 
 
 def _places(model: nn.Module, whole: nn.Module) -> dict[str, Tensor]:
-    """Where the numbers of pruned weights stood: name -> places in the flattened unpruned weights.
+    """Original places of pruned weights: name -> indices into the flattened unpruned weight.
 
-    The unpruned model's weights become their own places and are pruned in the same way, so that
-    nothing here needs to know how an architecture lays its heads out.
+    The unpruned model's weights are replaced by their own indices and pruned in the same way, so
+    that nothing here needs to know how an architecture lays out its heads.
     """
     sizes = {name: values.shape for name, values in model.state_dict().items()}
     changed = [n for n, v in whole.state_dict().items() if v.shape != sizes.get(n, v.shape)]

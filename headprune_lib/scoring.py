@@ -28,25 +28,25 @@ def score_heads(
     device: Device = None,
     **settings: Any,
 ) -> HeadTensors:
-    """Every head's score by a criterion; :func:`headprune_lib.prune_mask` cuts the lowest.
+    """Score every head by a criterion; :func:`headprune_lib.prune_mask` cuts the lowest.
 
     Args:
-        model: a transformers model; left as it was. Where the criterion reads attention weights, it
-            runs under the eager kernel, the only one that makes them.
+        model: a transformers model; left as it was. If the criterion reads attention weights, the
+            model runs with the eager kernel, the only one that returns them.
         batches: dicts of tensors that are the model's keyword arguments, ``labels`` among them.
-        by: name of a criterion; ``headprune_lib.criteria.CRITERIA`` holds them.
+        by: name of a criterion, a key of ``headprune_lib.criteria.CRITERIA``.
         loss: ``(outputs, batch) -> (batch,)``; see :func:`headprune_lib.head_importance`.
         normalize: ``"l2"`` divides by the l2 norm over the heads of a layer (paper, section 4.1),
-            ``None`` leaves the scores as they are, ``"own"`` does what is usual for the criterion.
+            ``None`` leaves the scores as they are, ``"own"`` applies the criterion's default.
         device: where to compute; the model's own device if not given.
-        settings: what else the criterion takes, such as ``seed`` of ``"random"``.
+        settings: further arguments of the criterion, such as ``seed`` of ``"random"``.
 
     Returns:
         kind -> float64 tensor of shape ``(layer, head)``; NaN for heads that were removed.
 
     Raises:
         ValueError: an unknown criterion or normalisation, no batches, a label outside the
-            classes, or a score that is NaN for a head that is there (an infinite loss).
+            classes, or a score that is NaN for an existing head (an infinite loss).
 
     Example:
         >>> from transformers import BertConfig, BertModel
@@ -60,7 +60,7 @@ def score_heads(
     _check_normalisation(normalize)
     with eager_attention(model) if criterion.weights else nullcontext():
         scores = criterion.score(model, batches, loss=loss, device=device, **settings)
-    # ours give none: to_head_tensors checks, and greedy counts steps
+    # built-in criteria need no check: to_head_tensors makes it, and greedy counts steps
     if not criterion.place.startswith("headprune_lib."):
         check_scores(model, scores, find_heads(model))
     return normalize_l2(scores) if normalize == "l2" else scores
@@ -85,9 +85,9 @@ def head_importance(
     Args:
         model: a transformers model; put in evaluation mode for the call, and left as it was.
         batches: dicts of tensors that are the model's keyword arguments, ``labels`` among them.
-        loss: ``(outputs, batch) -> (batch,)``, one loss an example, which must not depend on the
-            others of its batch; what the model is trained on if not given
-            (:func:`headprune_lib.losses.default_loss`), of tokens their sum.
+        loss: ``(outputs, batch) -> (batch,)``, one loss per example, which must not depend on other
+            examples in the batch; by default what the model is trained with
+            (:func:`headprune_lib.losses.default_loss`), summed over tokens.
         normalize: ``"l2"`` divides by the l2 norm over the heads of a layer (paper, section 4.1),
             ``None`` leaves the raw scores, in units of the loss.
         variant: ``"example"`` is Eq. 2. The others are found elsewhere under the same name:
@@ -103,7 +103,7 @@ def head_importance(
 
     Raises:
         ValueError: an unknown variant or normalisation, no batches, a label outside the classes,
-            a loss that is not one number an example, examples that interact, or a head that the
+            a loss that is not one number per example, examples that interact, or a head that the
             loss depends on without a gradient (layers quantised for inference).
     """
     variants = {each.variant: name for name, each in CRITERIA.items() if each.variant}

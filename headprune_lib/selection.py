@@ -1,4 +1,4 @@
-"""From scores to an order, and from an order to a mask: over all layers, or equally many a layer."""
+"""From scores to an order, and from an order to a mask, over all layers or equal in each layer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from headprune_lib.specs import AttentionLayer
 def rank_heads(scores: HeadTensors) -> list[Head]:
     """Heads ``(kind, layer, head)`` from the least important to the most (paper, section 4).
 
-    Ties keep the order of kind, layer, head. NaN marks a head that is no longer there: left out.
+    Ties keep the order of kind, layer, head. Removed heads, whose scores are NaN, are left out.
     """
     heads = [
         (value, (kind, layer, head))
@@ -41,7 +41,7 @@ def rank_heads(scores: HeadTensors) -> list[Head]:
 
 
 def prune_schedule(n_heads: int, steps: int = 10) -> list[int]:
-    """How many heads are removed after each step: ``ceil(n i / steps)`` for i = 0 to ``steps``.
+    """Numbers of heads removed after each step: ``ceil(n i / steps)`` for i = 0 to ``steps``.
 
     >>> prune_schedule(72)
     [0, 8, 15, 22, 29, 36, 44, 51, 58, 65, 72]
@@ -53,7 +53,7 @@ def order_mask(model: nn.Module, order: Sequence[Head], n_cut: int) -> HeadTenso
     """The mask that cuts the first ``n_cut`` heads of ``order``.
 
     Raises:
-        ValueError: a negative number, or more than the order has.
+        ValueError: a negative number, or more heads than the order has.
         IndexError: a head outside the model.
     """
     return order_masks(model, order, [n_cut])[0]
@@ -62,7 +62,7 @@ def order_mask(model: nn.Module, order: Sequence[Head], n_cut: int) -> HeadTenso
 def order_masks(
     model: nn.Module, order: Sequence[Head], n_cuts: Iterable[int]
 ) -> list[HeadTensors]:
-    """As :func:`order_mask` for each number of heads; the model is looked at once."""
+    """:func:`order_mask` for each number of heads, with the model examined only once."""
     full, masks = ones_mask(model), []
     for n_cut in n_cuts:
         if not 0 <= n_cut <= len(order):
@@ -74,7 +74,7 @@ def order_masks(
 def _of_kinds(
     blocks: Sequence[AttentionLayer], model: nn.Module, kinds: Sequence[str] | None
 ) -> list[AttentionLayer]:
-    """The blocks of some kinds, of all if not given; ValueError for a kind that there is not."""
+    """The blocks of some kinds, or of all if not given; ValueError for a kind not in the model."""
     known = list(shapes_of(blocks))
     if unknown := sorted(set(kinds or ()) - set(known)):
         raise ValueError(f"no kind {unknown[0]!r} in {type(model).__name__}; it has {known}")
@@ -96,27 +96,27 @@ def removal_units(
     group_score: GroupScore = "mean",
     blocks: Sequence[AttentionLayer] | None = None,
 ) -> list[Step]:
-    """What can be removed, the least important first; the first steps together always can be.
+    """List the steps of heads that can be removed, the least important first.
 
-    A head is a step of its own, unless it shares a key and value head with others: then all of
-    these are one step, or with ``per_group`` the least important head that is left in each group
-    of the layer. So it is in any case where another layer reads the keys and values. Heads that
-    :func:`headprune_lib.find_heads` found to be for masks only are left
-    out, and so is the last step of a layer that cannot lose all its heads.
+    Any number of first steps can be removed together. A head is a step of its own, unless it shares
+    a key and value head with others: then all of these are one step, or with ``per_group`` the
+    least important remaining head of each group in the layer. The latter always applies where
+    another layer reads the keys and values. Heads that :func:`headprune_lib.find_heads` found to be
+    maskable only are left out, and so is the last step of a layer that cannot lose all its heads.
 
     Args:
-        scores: kind -> ``(layer, head)``, as :func:`headprune_lib.head_importance` gives them; of a
-            model of one kind the tensor alone will do.
+        scores: kind -> ``(layer, head)``, as :func:`headprune_lib.head_importance` returns them;
+            for a model with one kind, the tensor alone will do.
         kinds: kinds whose heads may be removed; all if not given.
-        keep_at_least: heads that every layer keeps.
-        per_group: take equally many heads of each group, so that key and value heads stay, until
-            the layer's last heads are removed; with multi-query attention one at a time.
-        group_score: what a step is ranked by, the ``"mean"`` or the ``"sum"`` of its heads' scores.
-        blocks: those of ``find_heads(model)``, where they are known already.
+        keep_at_least: number of heads that every layer keeps.
+        per_group: take equally many heads of each group, so that key and value heads stay until the
+            layer's last heads are removed; with multi-query attention, one head at a time.
+        group_score: how to rank a step, by the ``"mean"`` or the ``"sum"`` of its heads' scores.
+        blocks: the result of ``find_heads(model)``, if it is known already.
 
     Raises:
-        ValueError: an unknown kind or ``group_score``, a negative ``keep_at_least``; scores of another
-            shape than the model's heads, or NaN for a head that is still there; ``per_group`` where
+        ValueError: an unknown kind or ``group_score``, a negative ``keep_at_least``; scores of a
+            shape other than the model's, or NaN for an existing head; ``per_group`` where
             heads can only be removed in whole groups.
     """
     every = find_heads(model) if blocks is None else blocks
@@ -145,7 +145,7 @@ def removal_units(
 
 
 def _one_of_each_group(block: AttentionLayer, row: Tensor) -> list[tuple[int, ...]]:
-    """The lowest head of each group, the lowest but one of each, and so on."""
+    """The lowest head of each group, then the second lowest of each, and so on."""
     if block.why_whole_groups:
         raise ValueError(
             f"{block.path}: heads that share a key and value head can only go together "
@@ -167,19 +167,19 @@ def prune_mask(
 ) -> HeadTensors:
     """The mask that cuts the least important heads of a model, ready for removal.
 
-    Other bounds than a share of heads are in ``headprune_lib.budgets``.
+    For bounds other than a share of heads, see ``headprune_lib.budgets``.
 
     Args:
-        scores, kinds, keep_at_least, per_group, group_score: as of
+        scores, kinds, keep_at_least, per_group, group_score: as in
             :func:`headprune_lib.selection.removal_units`.
-        amount: share of the remaining heads to remove, 0 to 1; never more, and less where a
-            group, ``keep_at_least`` or heads that cannot be removed do not allow it.
+        amount: share of the remaining heads to remove, 0 to 1; never more, and less where groups,
+            ``keep_at_least`` or heads that cannot be removed require it.
 
     Warns:
         UserWarning: fewer heads are removed than ``amount`` asks for; says why.
 
     Raises:
-        TypeError: an amount that is no number.
+        TypeError: an amount that is not a number.
         ValueError: an amount outside 0 to 1, and what :func:`headprune_lib.selection.removal_units`
             raises.
     """
@@ -193,7 +193,7 @@ def prune_mask(
     n_heads = sum(len(block.kept_heads) for block in blocks)
     budget = _share(amount, n_heads)
     cut: list[Head] = []
-    for step in steps:  # one that is too large is passed over, for smaller ones may still fit
+    for step in steps:  # skip a step that is too large: smaller ones may still fit
         if len(cut) + len(step) <= budget:
             cut += step
     why = []
@@ -221,29 +221,29 @@ def uniform_mask(
     kinds: Sequence[str] | None = None,
     keep_at_least: int = 1,
 ) -> HeadTensors:
-    """The mask that keeps the best heads of each layer, as many in one layer as in the next.
+    """The mask that keeps the best heads of each layer, equally many in every layer.
 
-    Unlike :func:`headprune_lib.prune_mask`, which ranks the heads of all layers together. One number
-    describes the result to transformers: see :func:`headprune_lib.export_transformers`. Heads that
-    share a key and value head are ranked by their mean score and kept or removed together. Layers
-    that share one table of position biases, T5's, keep the same heads: those of the highest mean
-    score over the layers.
+    By contrast, :func:`headprune_lib.prune_mask` ranks the heads of all layers together. A single
+    number of heads describes the result to transformers: see
+    :func:`headprune_lib.export_transformers`. Heads that share a key and value head are ranked by
+    their mean score and kept or removed together. Layers that share one table of position biases,
+    as in T5, keep the same heads: those with the highest mean score over the layers.
 
     Args:
-        scores: kind -> ``(layer, head)``, as :func:`headprune_lib.head_importance` gives them.
+        scores: kind -> ``(layer, head)``, as :func:`headprune_lib.head_importance` returns them.
         amount: share of each layer's heads to remove, 0 to 1; never more, and less where a group or
-            ``keep_at_least`` does not allow it. Where layers have different numbers of heads left,
-            the share is of the fewest, and 0 makes them equal.
+            ``keep_at_least`` requires it. Where layers have different numbers of heads left, it is
+            a share of the smallest number, and 0 makes the layers equal.
         kinds: kinds whose heads may be removed; all if not given.
-        keep_at_least: heads that every layer keeps; 1 or more.
+        keep_at_least: number of heads that every layer keeps; 1 or more.
 
     Warns:
         UserWarning: a layer loses fewer heads than ``amount`` asks for, or none; says why.
 
     Raises:
-        TypeError: an amount that is no number.
+        TypeError: an amount that is not a number.
         ValueError: an amount outside 0 to 1, an unknown kind, ``keep_at_least`` below 1, a layer
-            without heads; scores that do not fit, or NaN for a head that is still there.
+            without heads; scores that do not fit, or NaN for an existing head.
     """
     every = find_heads(model)
     blocks = _of_kinds(every, model, kinds)

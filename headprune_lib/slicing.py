@@ -1,11 +1,11 @@
-"""One attention module's weights, sliced down to some of its heads; and how it runs from then on.
+"""Slicing of one attention module's weights down to some of its heads, and how it runs afterwards.
 
-Where heads are left, the module's own code runs, with fewer rows in its weights. What it cannot do
-(take a position bias that was made for all heads, reshape zero numbers into zero heads) functions of
-this module do, which a copied or unpickled model keeps.
+Where heads are left, the module's own code runs, with fewer rows in its weights. Functions below do
+what it cannot (take a position bias that was made for all heads, reshape zero numbers into zero
+heads). Copied and unpickled models keep these functions.
 
 The output projection of each pruned module has a buffer that says which heads are left, so that
-whatever writes weights (a model around the pruned one, several files, a variant) writes it as well.
+it is written with the weights in any case (an enclosing model, several files, a variant).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def keep_heads(model: nn.Module, block: AttentionLayer, keep: Sequence[int]) -> 
     """Slice one block's weights down to the heads ``keep`` (original indices).
 
     Raises:
-        ValueError: groups that lose unequally many heads; the weights are not checked.
+        ValueError: groups that lose different numbers of heads; the weights are not checked.
     """
     names, n_heads = block.spec, len(block.kept_heads)
     left = replace(block, kept_heads=tuple(keep), queries_per_kv=block.group_left(keep))
-    core: Any = block.part(model, "core")  # its class knows what attributes it has
+    core: Any = block.part(model, "core")  # its attributes depend on its class
     module: Any = model.get_submodule(block.path)
     positions = [block.kept_heads.index(head) for head in keep]
     rows: dict[Any, list[int]] = {}
@@ -59,7 +59,7 @@ def keep_heads(model: nn.Module, block: AttentionLayer, keep: Sequence[int]) -> 
     columns = _features(positions, block.head_dim)
     _keep_features(block.part(model, "output"), columns, "in")
     if not hasattr(core, "headprune_axes"):
-        # once: a table of 4 rows and 8 heads has two axes of 4 when 4 heads are left
+        # found only once: a table of 4 rows and 8 heads has two axes of 4 when 4 heads are left
         tables = {path: _found(module, path) for path in names.per_head}
         core.headprune_axes = {
             path: list(table.shape).index(n_heads)
@@ -69,7 +69,7 @@ def keep_heads(model: nn.Module, block: AttentionLayer, keep: Sequence[int]) -> 
     for path, axis in core.headprune_axes.items():
         _keep_entries(module, path, axis, positions)
     _say_sizes(core, left)
-    if _LEFT not in vars(core):  # once, too
+    if _LEFT not in vars(core):  # also only once
         core.register_forward_pre_hook(_fit_cache, with_kwargs=True)
         if names.bias_argument:  # from now on it takes and returns the bias of all heads
             core.register_forward_pre_hook(_own_bias, with_kwargs=True)
@@ -91,7 +91,7 @@ def head_rows(
 
     Returns:
         ``"query"``, ``"key"``, ``"value"`` -> rows of the projection that the field names, or of
-        the fused one; without what another layer makes.
+        the fused one, except for parts that another layer makes.
     """
     names, module = block.spec, model.get_submodule(block.path)
     positions = [block.kept_heads.index(head) for head in heads]
@@ -99,7 +99,7 @@ def head_rows(
     n_heads, n_groups = len(block.kept_heads), len(block.kept_heads) // block.queries_per_kv
     rows: dict[str, list[int]] = {}
     if names.fused:
-        # in the fused projection, of each group
+        # queries per group in the fused projection
         queries = 0 if names.query else block.queries_per_kv
         width = rows_of(module.get_submodule(names.fused)) // max(1, n_groups * (queries + 2))
         if names.qkv_interleaved:
@@ -146,9 +146,9 @@ def _say_sizes(core: Any, left: AttentionLayer) -> None:
 
 
 class _ConfigOfModule:
-    """A configuration with sizes of its own; all else, also what is set later, is the model's.
+    """A configuration with its own sizes; everything else, even if set later, is the model's.
 
-    That of the model still says what was built.
+    The model's configuration still says what was built.
     """
 
     def __init__(self, of_model: Any, sizes: dict[str, int]) -> None:
@@ -166,7 +166,7 @@ def _features(places: Sequence[int], width: int) -> list[int]:
 
 
 def _found(module: nn.Module, path: str) -> Any:
-    """The submodule, parameter or buffer of this path; None where there is none."""
+    """The submodule, parameter or buffer at this path; None if there is none."""
     with suppress(AttributeError):
         return attrgetter(path)(module)
     return None
@@ -201,17 +201,17 @@ def _kept(tensor: Tensor, axis: int, entries: list[int]) -> nn.Parameter:
     return nn.Parameter(tensor.detach().index_select(axis, index), tensor.requires_grad)
 
 
-# The record of what is gone.
+# The record of removed heads.
 
 RECORD = "headprune_lib_load_pruned"
-"""The buffer's name, which transformers prints when it cannot load a pruned model: it says what can."""
+"""Name of the buffer. transformers prints it if it cannot load a pruned model: it says what can."""
 
 Record = dict[str, Any]
 """``kept``, the original indices of the heads left, and what is known of the module's parts."""
 
 
 def record_of(left: AttentionLayer) -> Record:
-    """What must be known to slice an unpruned module down to the heads of this layer."""
+    """The record needed to slice an unpruned module down to the heads of this layer."""
     names = {
         field.name: value
         for field in fields(AttentionSpec)
@@ -221,7 +221,7 @@ def record_of(left: AttentionLayer) -> Record:
 
 
 def write_record(model: nn.Module, left: AttentionLayer) -> None:
-    """Keep the record of a pruned module with its weights, as bytes: weights can hold no text."""
+    """Store the record of a pruned module with its weights, as bytes: weights cannot be text."""
     holder: Any = left.part(model, "output")
     text = list(json.dumps(record_of(left), sort_keys=True).encode())
     values = torch.tensor(text, dtype=torch.uint8, device=holder.weight.device)
@@ -229,10 +229,10 @@ def write_record(model: nn.Module, left: AttentionLayer) -> None:
 
 
 def read_record(values: Tensor) -> Record:
-    """The record in a buffer of :func:`write_record`, its fields under the names they have now.
+    """The record in a buffer of :func:`write_record`, with its fields under their current names.
 
     Raises:
-        ValueError: bytes that are no such record.
+        ValueError: bytes that are not such a record.
     """
     try:
         record = json.loads(bytes(values.tolist()))
@@ -250,12 +250,12 @@ def records_of(model: nn.Module) -> dict[str, Record]:
 
 
 def module_path(holder: str, record: Record) -> str:
-    """The path of the attention module whose output projection, of this path, has the record."""
+    """The path of an attention module, given that of its output projection, and its record."""
     return holder.removesuffix(record["architecture"]["output"]).removesuffix(".")
 
 
 def keep_recorded(model: nn.Module, records: Mapping[str, Record]) -> None:
-    """Slice an unpruned model down to the heads that are recorded; nothing is run or proved.
+    """Slice an unpruned model down to the recorded heads, without running or verifying anything.
 
     Raises:
         ValueError: a module or heads that the model does not have.
@@ -278,24 +278,24 @@ def keep_recorded(model: nn.Module, records: Mapping[str, Record]) -> None:
 
 # How a pruned module runs.
 
-Attention = Any  # a module with attributes that its own class alone knows
+Attention = Any  # a module whose attributes depend on its class
 _NUMBERS = ("layer_idx", "layer_id", "layer_number")
 OUTSIDE = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "memory")
-"""What modules call the states that their keys are made of, where these are not their own."""
+"""Names of arguments for the states that keys are made from, if they are not the module's own."""
 _AS_CONFIGURED = (
     "for the key and value heads that the configuration names, and some of these were removed. Use "
     "generate without it, or prune every layer alike (uniform_mask), write the model with "
     "export_transformers and load that"
 )
-_LEFT = "headprune_left"  # of a core: what is left of its layer, for the functions below
-_BIAS = "_headprune_bias"  # the bias of all heads, while a forward pass of the module lasts
+_LEFT = "headprune_left"  # attribute of a core: the layer that is left, for the functions below
+_BIAS = "_headprune_bias"  # the bias of all heads, during a forward pass of the module
 
 
 def _own_bias(core: Attention, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
     left: AttentionLayer = getattr(core, _LEFT)
     bound = _bound(core, *args, **kwargs)
     bias = bound.arguments.get(left.spec.bias_argument or "")
-    # (batch, head, query, key); a mask for all heads alike is given in the same place
+    # (batch, head, query, key); the argument may also be a mask shared by all heads
     if bias is not None and bias.shape[1] == left.n_heads:
         if left.spec.bias_output is not None:
             setattr(core, _BIAS, bias)
@@ -319,35 +319,35 @@ def _whole_bias(core: Attention, _inputs: tuple, outputs: tuple) -> tuple:
 
 
 def _run_without_heads(model: nn.Module, left: AttentionLayer) -> None:
-    """From now on the module contributes the bias of its output projection, and nothing else."""
+    """Make the module contribute nothing but the bias of its output projection from now on."""
     core: Attention = left.part(model, "core")
     output: Any = left.part(model, "output")
     core.forward = partial(_attend_with_no_head, core, _shares_cache_slot(model, left.path, core))
     for module in (*core.modules(), *output.modules()):
         if isinstance(module, nn.Linear) and not module.weight.numel():
-            # quantize_dynamic leaves it as it is: of no number it would choose no scale
+            # quantize_dynamic then skips it: it could not choose a scale for zero numbers
             vars(module)["qconfig"] = None
     if isinstance(output, Conv1D):
         output.forward = partial(_bias_alone, output)
 
 
 def _bias_alone(projection: Conv1D, nothing: Tensor) -> Tensor:
-    """In place of a transposed projection's ``forward``, which cannot reshape zero numbers."""
+    """Replaces a transposed projection's ``forward``, which cannot reshape zero numbers."""
     return projection.bias.expand(*nothing.shape[:-1], -1)
 
 
 def _attend_with_no_head(
     core: Attention, shared_slot: bool, *args: Any, **kwargs: Any
 ) -> Tensor | tuple[Tensor | None, ...]:
-    """In place of the module's own ``forward``.
+    """Replaces the ``forward`` of a module without heads.
 
-    The cache still learns how many tokens went by: generation reads it off the first layer. Tokens
-    of an encoder are none of these; where self- and cross-attention have a cache each, they are
-    noted once in that of the latter.
+    The cache still counts the tokens seen, which generation reads from the first layer. An
+    encoder's tokens do not count there; where self- and cross-attention have separate caches, they
+    are counted once in the latter's.
     """
     names: AttentionSpec = getattr(core, _LEFT).spec
     arguments = _arguments(core, *args, **kwargs)
-    # what the module is given first, whatever it calls it: (batch, position, hidden)
+    # the module's first argument, whatever its name: (batch, position, hidden)
     hidden_states: Tensor = list(arguments.values())[1]
     n, length = hidden_states.shape[:2]
     key_length: int = length
@@ -363,9 +363,9 @@ def _attend_with_no_head(
         cache = getattr(cache, "self_attention_cache", cache)
         past = cache.get_seq_length(number)
         if isinstance(past, Tensor):
-            past = past.clone()  # a static cache counts on in the same tensor
+            past = past.clone()  # a static cache updates this tensor in place
         new = hidden_states.new_zeros(n, 1, length, 1)
-        # of a static cache this is the length that it was made for
+        # for a static cache, this is the length that it was made for
         key_length = cache.update(new, new, number)[0].shape[-2]
     context = hidden_states.new_zeros(*hidden_states.shape[:-1], 0)
     if not names.core:  # else the module around the core applies the output projection
@@ -376,12 +376,12 @@ def _attend_with_no_head(
     if names.bias_output is not None:
         computes = getattr(core, "has_relative_attention_bias", False)
         if computes and arguments.get(names.bias_argument or "") is None:
-            # for the layers above; the hook of a pruned module puts that of all heads in its place
+            # for the layers above; a pruned module's hook replaces it with the bias of all heads
             device = hidden_states.device
             core.compute_bias(length, key_length, device=device, past_seen_tokens=past)
         outputs[names.bias_output] = hidden_states.new_zeros(1, 0, length, key_length)
-    # Models drop a layer that returns no weights from their `attentions`, so that the layers after it
-    # would move up. Some modules always return what their kernel makes, others only if asked.
+    # Models drop a layer that returns no weights from their `attentions`, which would shift later
+    # layers. Some modules always return what their kernel makes, others only on request.
     weights = hidden_states.new_zeros(n, 0, length, key_length)
     eager = getattr(getattr(core, "config", None), "_attn_implementation", "eager") == "eager"
     takes = inspect.signature(type(core).forward).parameters
@@ -395,9 +395,9 @@ def _attend_with_no_head(
 
 
 def layer_number(core: Attention, given: Mapping[str, Any] = MappingProxyType({})) -> int | None:
-    """The place of the module's keys and values in a cache; None where it keeps none.
+    """The index of the module's keys and values in a cache; None if it caches none.
 
-    Arguments ``given`` tell it of a module that runs in several places (Zamba, HRM).
+    If a module runs in several places (Zamba, HRM), the arguments ``given`` determine it.
     """
     number = next((getattr(core, name) for name in _NUMBERS if hasattr(core, name)), None)
     number = given.get("layer_idx", number)
@@ -405,10 +405,10 @@ def layer_number(core: Attention, given: Mapping[str, Any] = MappingProxyType({}
 
 
 def _shares_cache_slot(model: nn.Module, path: str, core: Attention) -> bool:
-    """Whether another attention module has the same place in a cache, in the same layer.
+    """Whether another attention module in the same layer has the same index in a cache.
 
-    Cross-attention has: the self-attention beside it notes the tokens that went by. T5Gemma 2's
-    single module attends to both sides and notes them itself.
+    This is so for cross-attention: the self-attention next to it records the tokens. T5Gemma 2's
+    single module attends to both sides and records them itself.
     """
     inside, number = set(core.modules()), layer_number(core)
     while path and number is not None:
@@ -424,10 +424,10 @@ def _shares_cache_slot(model: nn.Module, path: str, core: Attention) -> bool:
 
 
 def _fit_cache(core: Attention, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Let a static cache that was filled with zeros for all heads start anew with those left.
+    """Restart a static cache that was filled with zeros for all heads, for the heads left.
 
-    A layer of it takes its size from the first keys, unless ``StaticCache.early_initialization``
-    was told another; ``generate`` tells the configuration's before it prefills in chunks.
+    A cache layer takes its size from the first keys, unless ``StaticCache.early_initialization``
+    set another; ``generate`` sets the configuration's before it prefills in chunks.
     """
     heads, number = len(getattr(core, _LEFT).groups), layer_number(core, kwargs)
     allocators = getattr(kwargs.get("cache"), "layer_to_allocator", {})
@@ -452,12 +452,12 @@ def _fit_cache(core: Attention, args: tuple, kwargs: dict[str, Any]) -> None:
 
 
 def _bound(core: Attention, *args: Any, **kwargs: Any) -> inspect.BoundArguments:
-    """What the module's own ``forward`` is given, under the names that it has there."""
+    """The arguments of the module's own ``forward``, bound to its parameters' names."""
     return inspect.signature(type(core).forward).bind(core, *args, **kwargs)
 
 
 def _arguments(core: Attention, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """The same by name, those among it that ``forward`` takes without naming them."""
+    """The same by name, including those in the variable keyword arguments of ``forward``."""
     bound = _bound(core, *args, **kwargs)
     further = (p.name for p in bound.signature.parameters.values() if p.kind is p.VAR_KEYWORD)
     return {**bound.arguments, **bound.arguments.get(next(further, ""), {})}
@@ -471,10 +471,10 @@ def _cache(given: Iterable[Any]) -> Cache | EncoderDecoderCache | None:
 def _outside(
     given: dict[str, Any], cache: Cache | EncoderDecoderCache | None, shared_slot: bool
 ) -> Tensor | None:
-    """States of another sequence that all keys would be made of; None where nothing says so.
+    """States of another sequence that all keys would be made from; None if there are none.
 
     Where one cache serves both (Mllama), the model asks it whether a layer has seen an image, so
-    that the layer must note something there.
+    the layer must record something there.
     """
     apart = cache is None or (shared_slot and isinstance(cache, EncoderDecoderCache))
     names = OUTSIDE if apart else OUTSIDE[:1]

@@ -1,4 +1,4 @@
-"""The attention classes that are known, what their parts are called, and the heads of one layer."""
+"""Known attention classes, the names of their parts, and the heads of one layer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMER = {
     "more_rows": "extra_projections", "own_config": "copies_config",
     "whole_groups": "why_whole_groups", "width": "head_dim",
 }  # fmt: skip
-"""Former name of a field -> its name."""
+"""Former name of a field -> its current name."""
 
 
 class NotAttention(Exception):
@@ -34,13 +34,13 @@ class NotAttention(Exception):
 
 
 class UnknownArchitecture(ValueError):
-    """The model holds no attention module that the table below describes."""
+    """The model has no attention module that is known or could be verified."""
 
 
 class _FormerFields:
-    """Fields are found under their former names as well, with a DeprecationWarning."""
+    """A base whose fields are also found under former names, with a DeprecationWarning."""
 
-    if not TYPE_CHECKING:  # a type checker is to know the new names alone
+    if not TYPE_CHECKING:  # type checkers should know only the new names
 
         def __getattr__(self, name: str) -> Any:
             owner, new = type(self), FORMER.get(name)
@@ -51,7 +51,7 @@ class _FormerFields:
 
 
 def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of fields, those that have a former name under the one that they have now."""
+    """Values of fields by name, with former names replaced by current ones."""
     return {FORMER.get(name, name): value for name, value in values.items()}
 
 
@@ -60,44 +60,43 @@ class AttentionSpec(_FormerFields):
     """How one class of attention modules names its parts (paths below the module).
 
     Attributes:
-        query: projection with one row block a head; None where ``fused`` has it. Beside ``fused`` it
-            is that of cross-attention, whose fused projection makes keys and values alone; modules
-            without it make all three in the fused one.
-        key: the same for the keys; None with ``value`` where the module reads the keys and values
+        query: projection with one block of rows per head; None where ``fused`` includes it. Given
+            with ``fused``, it belongs to cross-attention, whose fused projection makes only keys
+            and values; modules without it make all three in the fused one.
+        key: the same for the keys; None, like ``value``, where the module reads the keys and values
             that another layer makes.
         value: the same for the values.
-        output: the projection whose input holds the heads side by side; masks act there.
+        output: the projection whose input is the heads side by side; masks act there.
         n_heads: attribute with the number of heads; ``config.…`` where only the configuration
-            knows.
-        head_dim: attribute with the numbers a head contributes; None where the output projection's
-            inputs over the number of heads are that.
+            has it.
+        head_dim: attribute with the width of one head; None where it is the output projection's
+            input width divided by the number of heads.
         core: the submodule that turns hidden states into the heads side by side; ``""`` where the
             module itself does so and applies ``output`` as well.
-        fused: one projection for query, key and value, in this order, in place of the three.
-        qkv_interleaved: whether its rows lie head by head, each head's three together, in place of
-            all queries before all keys before all values. With ``queries_per_kv`` the rows of a
-            group lie together: its queries, its key, its value.
-        extra_projections: further projections with a row block a head; those a model lacks are
-            passed over.
-        per_head: parameters and buffers with an axis that is as long as there are heads, such as a
-            table of position biases; those a model lacks are passed over.
-        size: attribute with ``n_heads * head_dim``, where the module's code reads it; or several.
+        fused: one projection for query, key and value, in this order, instead of the three.
+        qkv_interleaved: whether its rows are ordered head by head, each head's three together,
+            instead of all queries, all keys, all values. With ``queries_per_kv``, the rows are
+            ordered group by group: its queries, its key, its value.
+        extra_projections: further projections with one block of rows per head; those missing in a
+            model are skipped.
+        per_head: parameters and buffers with an axis over the heads, such as a table of position
+            biases; those missing in a model are skipped.
+        size: attribute, or several, with ``n_heads * head_dim``, where the module's code reads it.
         queries_per_kv: attribute with the number of query heads that share a key and value head.
         kv_heads: attribute with the number of key and value heads, where the module's code reads
             it, or where there is no ``queries_per_kv`` to say how many queries share one.
         copies_config: whether the module's code reads its sizes from its configuration, so that a
             module with fewer heads needs a configuration of its own.
-        bias_argument: argument with something a head (a relative position bias), computed once and
-            handed from layer to layer.
-        bias_output: place of that bias among what the core returns, where it does. A core that
-            makes the bias names things as T5's does: ``has_relative_attention_bias``,
-            ``compute_bias``.
+        bias_argument: argument with values per head (a relative position bias), computed once and
+            passed from layer to layer.
+        bias_output: index of that bias among the core's outputs, where it is one. A core that
+            makes the bias uses T5's names: ``has_relative_attention_bias``, ``compute_bias``.
         norm: submodule that normalises the module's input plus the projection's output; only where
             the module is its own core.
-        returns: how many things the core returns; 1 is the tensor alone.
-        in_tuple: whether a single thing comes in a tuple.
-        weights: places of attention weights among what the core returns, under a kernel that makes
-            them, or if it is asked for them.
+        returns: number of outputs of the core; 1 is the tensor alone.
+        in_tuple: whether a single output comes in a tuple.
+        weights: indices of attention weights among the core's outputs, with a kernel that makes
+            them, or on request.
 
     Raises:
         ValueError, TypeError: names that contradict each other.
@@ -145,7 +144,7 @@ class AttentionSpec(_FormerFields):
                 raise TypeError(f"{name} is {getattr(self, name)!r}; give a tuple of names")
 
     def of_module(self, module: nn.Module) -> AttentionSpec:
-        """The entry, without a query's projection where the module's fused one makes all three."""
+        """The entry, without ``query`` where the module's fused projection makes all three."""
         if self.fused and self.query and not _has(module, self.query):
             return replace(self, query=None)
         return self
@@ -157,7 +156,7 @@ class AttentionSpec(_FormerFields):
 
     @property
     def projections(self) -> tuple[str, ...]:
-        """The fields that name the projections these modules have, the output's last."""
+        """The fields that name a projection of these modules, the output's last."""
         names = ("fused", "query", "key", "value", "output")
         return tuple(name for name in names if getattr(self, name))
 
@@ -183,7 +182,7 @@ _LLAMA = replace(
 
 # fmt: off
 ATTENTION_SPECS: dict[str, AttentionSpec] = {
-    # one module for all layers: what is cut is cut in each
+    # one module for all layers: a head cut in one is cut in each
     "AlbertAttention": replace(_PLAIN, norm="LayerNorm"),
     "BartAttention": _BART,
     "BertAttention": _BERT,
@@ -227,20 +226,19 @@ ATTENTION_SPECS: dict[str, AttentionSpec] = {
 # fmt: on
 
 REGISTERED: set[str] = set()
-"""The classes that were taught, by name."""
+"""Names of the registered classes."""
 
 
 def is_known(module: nn.Module) -> bool:
-    """Whether a module's entry can be believed without a proof: its class was taught, or released."""
+    """Whether a module's entry can be trusted unverified: its class was registered, or released."""
     return type(module).__name__ in REGISTERED or is_released(module)
 
 
 def is_released(module: nn.Module) -> bool:
     """Whether a module has an entry and computes attention by the released code of transformers.
 
-    A name does not say so: another class may have the same one, and a ``forward`` may be replaced
-    in the class or in the module. Projections may be any modules, such as adapters or quantised
-    ones.
+    A name is not enough: another class may have the same one, and a ``forward`` may be replaced in
+    the class or in the module. Projections may be any modules, such as adapters or quantised ones.
     """
     entry = ATTENTION_SPECS.get(type(module).__name__)
     if entry is None or not has_parts(module, entry):  # another class of that name
@@ -265,7 +263,7 @@ def _has(module: nn.Module, path: str) -> bool:
 
 
 def _runs_released_code(module: nn.Module) -> bool:
-    """Whether the class is transformers' own, and all that its functions call is."""
+    """Whether the class, and everything its functions call, is transformers' own."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # takes seconds
 
     kind, home = type(module), sys.modules.get(type(module).__module__)
@@ -286,22 +284,22 @@ def _runs_released_code(module: nn.Module) -> bool:
 
 
 RELEASED = f"{Path(transformers.__file__).parent}{os.sep}"
-"""What the paths of transformers' own code begin with."""
+"""The prefix of the paths of transformers' own code."""
 
 
 def register_attention(
     module: type | str, *, like: type | str | AttentionSpec | None = None, **names: Any
 ) -> AttentionSpec:
-    """Teach the library a class of attention modules; masks, scores and removal work from then on.
+    """Register a class of attention modules, so that masks, scores and removal work on it.
 
     The entry is checked on the first model with such a module (:func:`headprune_lib.find_heads`).
 
     Args:
         module: the class, or its name.
-        like: a class in the table, its name, or an entry: what ``names`` does not say is as there.
-        names: fields of :class:`headprune_lib.specs.AttentionSpec`: ``output`` and either
-            ``query``, ``key`` and ``value`` or ``fused`` are needed without ``like`` (``query``
-            alone where another layer makes the keys and values); others are such as
+        like: a class in the table, its name, or an entry: the source of fields not in ``names``.
+        names: fields of :class:`headprune_lib.specs.AttentionSpec`. Without ``like``, these must
+            include ``output`` and either ``fused`` or ``query``, ``key`` and ``value`` (``query``
+            alone where another layer makes the keys and values). Others are, for example,
             ``n_heads="n_head"``, ``head_dim="head_size"`` or ``returns=1``.
 
     Returns:
@@ -352,16 +350,16 @@ class AttentionLayer(_FormerFields):
         n_heads: heads the layer was built with; masks and scores keep this width after a removal.
         head_dim: numbers a head contributes to the output projection's input.
         kept_heads: original indices of the heads still there, ascending (all, before any removal).
-        queries_per_kv: query heads that share a key and value head, of those still there.
+        queries_per_kv: number of query heads per key and value head, among those still there.
         path: name of the attention module in the model.
         layer_path: name of the Transformer layer that holds it.
         spec: names of the parts below ``path``.
         source: how the block was found: ``"table"``, ``"registered"``, ``"found"`` (by its
-            structure, and proved) or ``"assumed"`` (by its structure alone).
+            structure, and verified) or ``"assumed"`` (by its structure alone).
         why_not_prunable: why heads cannot be removed, only masked; empty where they can.
         why_keep_one: why the layer cannot lose all its heads; empty where it can.
         why_whole_groups: why heads that share a key and value head can only be removed together;
-            empty where every group may lose equally many of its heads and keep its key and value head.
+            empty where all groups may lose equally many heads and keep their key and value heads.
         why_keep_groups: why key and value heads cannot be removed, only some of the heads that
             share each: another layer reads them, or they are another layer's; empty where they can.
         batch_first: whether the output projection takes (example, position, …); else examples are
@@ -386,13 +384,13 @@ class AttentionLayer(_FormerFields):
 
     @property
     def limits(self) -> dict[str, Any]:
-        """The fields that the module itself does not tell: its kind, and what was proved of it."""
+        """The fields that the module itself does not tell: its kind, and what was verified."""
         proved = (field.name for field in fields(self) if field.default is not MISSING)
         return {name: getattr(self, name) for name in ("kind", *proved)}
 
     @property
     def groups(self) -> list[tuple[int, ...]]:
-        """The heads still there (original indices), those that share a key and value head together.
+        """The heads still there (original indices), grouped by key and value head.
 
         >>> AttentionLayer("self", 0, 6, 2, (0, 1, 4, 5), 2, "", "", AttentionSpec(
         ...     fused="qkv", output="o")).groups
@@ -402,11 +400,11 @@ class AttentionLayer(_FormerFields):
         return [heads[i : i + size] for i in range(0, len(heads), size)]
 
     def group_left(self, keep: Sequence[int]) -> int:
-        """How many of ``keep`` share a key and value head, once these heads alone are left.
+        """The number of query heads per key and value head once only the heads ``keep`` are left.
 
         Raises:
-            ValueError: groups that lose unequally many heads and not all, so that no number of
-                queries a key would be right; a part of a group where only all of it can go; or
+            ValueError: groups that lose different numbers of heads and not all, so that no single
+                number of queries per key fits; part of a group that can only be removed whole; or
                 all of a group whose keys and values another layer reads, or makes.
         """
         groups = [list(group) for group in self.groups]
@@ -438,7 +436,7 @@ class AttentionLayer(_FormerFields):
         """The submodule that a field of the entry names: ``"core"``, ``"output"``, ``"query"``, ….
 
         Raises:
-            ValueError: no such part, as ``"query"`` where one projection serves all three.
+            ValueError: no such part, such as ``"query"`` where one projection serves all three.
         """
         relative = getattr(self.spec, name)
         if relative is None:
@@ -447,13 +445,13 @@ class AttentionLayer(_FormerFields):
 
 
 PRUNED = "headprune_layer"
-"""Attribute of a pruned attention module: the :class:`AttentionLayer` that is left, in copies too."""
+"""Attribute of a pruned attention module and its copies: the :class:`AttentionLayer` left."""
 
 
 def layer_at(
     model: nn.Module, path: str, spec: AttentionSpec, kind: str = "self", **known: Any
 ) -> AttentionLayer:
-    """The heads of the module of this path; ``known`` are fields that it does not tell itself."""
+    """The heads of the module at this path; ``known`` are fields that it does not tell itself."""
     known = {"path": path, "kind": kind, "layer": 0, "layer_path": "", **known}
     module = model.get_submodule(path)
     if (left := vars(module).get(PRUNED)) is not None:
@@ -474,22 +472,22 @@ def layer_at(
 
 
 def group_size(core: Any, spec: AttentionSpec, n_heads: int) -> int:
-    """How many query heads share a key and value head in a module that was not pruned."""
+    """The number of query heads per key and value head in a module that was not pruned."""
     if spec.queries_per_kv:
         return attrgetter(spec.queries_per_kv)(core)
     return n_heads // attrgetter(spec.kv_heads)(core) if spec.kv_heads else 1
 
 
 def rows_of(projection: Any) -> int:
-    """How many numbers a projection returns."""
+    """The output width of a projection."""
     return projection.nf if isinstance(projection, Conv1D) else projection.out_features
 
 
 def matrix_of(projection: Any) -> Tensor:
-    """The weight of a projection, (out, in); a view of it."""
+    """A view of a projection's weight, (out, in)."""
     return projection.weight.T if isinstance(projection, Conv1D) else projection.weight
 
 
 def columns_of(projection: Any) -> int:
-    """How many numbers a projection takes."""
+    """The input width of a projection."""
     return projection.nx if isinstance(projection, Conv1D) else projection.in_features

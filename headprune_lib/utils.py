@@ -1,4 +1,4 @@
-"""Batches, and a model run on them: on its device, in evaluation mode, in halves, or timed."""
+"""Batches, and running a model on them: on its device, in evaluation mode, in halves, or timed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Batch = dict[str, Tensor]
 """A model's keyword arguments, ``labels`` among them."""
 
 Device = str | torch.device | None
-"""Where to compute; None: where the model is."""
+"""The device to compute on; None for the model's own."""
 
 NO_LABEL = -100
-"""transformers' mark of a position without label."""
+"""transformers' mark of a position without a label."""
 
 _CLASSES = ("labels", "start_positions", "end_positions")
 _FLAGS = (bool, int, float, str)
@@ -32,14 +32,14 @@ _AXES = {"input_ids": 2, "decoder_input_ids": 2, **dict.fromkeys(_CLASSES, 1)}
 
 
 def check_batch(batch: object) -> Batch:
-    """A batch as it is computed with: nothing that is None, numbers of classes as int64.
+    """Check a batch, drop values that are None, and convert class numbers to int64.
 
-    Flags (a bool, a number, a text) and what only the model knows (a cache) stay as they are.
+    Flags (a bool, a number, a text) and model-specific objects (a cache) stay as they are.
 
     Raises:
-        TypeError: no dict, as each key of a batch is where a list of batches was meant; or lists
-            and arrays of numbers or texts in place of tensors.
-        ValueError: one example, as a Dataset holds them, in place of a batch; or no example.
+        TypeError: not a dict, as when a single batch is given as the list of batches; or lists or
+            arrays of numbers or texts instead of tensors.
+        ValueError: a single example, as in a Dataset, instead of a batch; or no example.
     """
     if not isinstance(batch, Mapping):
         raise TypeError(
@@ -64,12 +64,12 @@ def check_batch(batch: object) -> Batch:
         if axes and not len(value):
             raise ValueError(f"batch[{name!r}] has no rows: a batch holds at least one example")
         if axes and name in _CLASSES and value.dtype in (torch.int8, torch.int16, torch.int32):
-            checked[name] = value.long()  # all that PyTorch's losses take
+            checked[name] = value.long()  # the only integers that PyTorch's losses take
     return checked
 
 
 def _is_data(value: Any) -> bool:
-    """Whether numbers or texts are given that should be in a tensor."""
+    """Whether a value holds numbers or texts that should be in a tensor."""
     if isinstance(value, list | tuple):
         first = next(iter(value), None)
         return isinstance(first, _FLAGS) or _is_data(first)
@@ -77,9 +77,9 @@ def _is_data(value: Any) -> bool:
 
 
 def n_rows(batch: Batch) -> int:
-    """How many rows every tensor of a batch has; 0 where they cannot be told apart.
+    """The number of rows in every tensor of a batch; 0 if the batch cannot be split by rows.
 
-    So it is where tensors differ in it, or where a value is neither a tensor nor a flag.
+    It cannot if tensors differ in their rows, or if a value is neither a tensor nor a flag.
     """
     sizes = {
         (len(value) if value.ndim else 0) if isinstance(value, Tensor) else 0
@@ -90,7 +90,7 @@ def n_rows(batch: Batch) -> int:
 
 
 def rows(batch: Batch, part: slice) -> Batch:
-    """Some rows of a batch that has :func:`n_rows`, with its flags."""
+    """Some rows of a batch whose :func:`n_rows` is not 0, with its flags."""
     return {k: value if isinstance(value, _FLAGS) else value[part] for k, value in batch.items()}
 
 
@@ -113,7 +113,7 @@ def pad(rows: Sequence[Sequence[int]], value: int) -> Int[Tensor, "row longest"]
 def teacher_forced(
     sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], padding: int, start: int
 ) -> dict[str, Int[Tensor, "row longest"]]:
-    """A batch with the reference as the decoder's input, shifted by one behind ``start``."""
+    """A batch with the target as the decoder's input, shifted by one behind ``start``."""
     source = pad(sources, padding)
     return {
         "input_ids": source,
@@ -125,33 +125,33 @@ def teacher_forced(
 
 @contextmanager
 def staged_path(path: Path) -> Iterator[Path]:
-    """Where to write a file or folder, which takes its name when all is written, or is gone."""
+    """Yield a path to write a file or folder to, renamed at the end, or deleted after an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # beside it, for a name is given in one step only within a file system
+    # in the same folder, since renaming is atomic only within a file system
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as around:
         yield (staged := Path(around) / path.name)
         staged.replace(path)
 
 
 def uncompiled(model: Any) -> Any:
-    """The model itself, where torch.compile wraps it."""
+    """The model itself, without the wrapper of torch.compile."""
     return getattr(model, "_orig_mod", model)
 
 
 def n_parameters(module: nn.Module) -> int:
-    """How many numbers a module's parameters hold; shared ones count once."""
+    """The number of a module's parameters; shared ones count once."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
 def without_labels(batch: Mapping[str, Tensor]) -> Batch:
-    """A batch's model inputs; with labels among them a model would compute a loss of its own."""
+    """A batch without labels, with which a model would compute a loss of its own."""
     return {name: value for name, value in batch.items() if name != "labels"}
 
 
 def model_inputs(model: nn.Module, batch: Batch) -> Batch:
-    """As :func:`without_labels`, unless an encoder-decoder makes its decoder's input from them.
+    """Like :func:`without_labels`, unless an encoder-decoder makes its decoder's input from them.
 
-    BART would take the source for the target where it is given neither.
+    Without either, BART would take the source as the target.
     """
     two_sided = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     needed = two_sided and not {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys()
@@ -162,11 +162,11 @@ Result = TypeVar("Result")
 
 
 def ensure_device(model: nn.Module, device: Device) -> torch.device:
-    """Move the model to a device and say where its inputs go; where it is, if none is given.
+    """Move the model to a device, if one is given, and return the device for its inputs.
 
     Raises:
         ValueError: weights that are not in memory (offloaded to a disk, or on the meta device), or
-            a model that is spread over several devices and asked to another.
+            a device for a model that is spread over several.
     """
     away = next((name for name, parameter in model.named_parameters() if parameter.is_meta), None)
     if away is not None:
@@ -185,19 +185,19 @@ def ensure_device(model: nn.Module, device: Device) -> torch.device:
 
 
 def to_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
-    """A batch as :func:`check_batch` takes it, its tensors on a device."""
+    """A batch checked by :func:`check_batch`, with its tensors on a device."""
     moved = check_batch(batch)
     to_gpu = torch.device(device).type == "cuda"
     for name, value in moved.items():
         if isinstance(value, Tensor) and value.device.type != torch.device(device).type:
-            # pinned and not waited for: it is copied while the GPU still computes what it was given
+            # pinned and asynchronous: it is copied while the GPU still computes
             value = value.pin_memory() if to_gpu and not value.is_cuda else value
             moved[name] = value.to(device, non_blocking=to_gpu)
     return moved
 
 
 def on_device(model: nn.Module, batches: Iterable[Batch], device: Device) -> Iterator[Batch]:
-    """The model is moved to a device, and each batch after it when it is asked for.
+    """Move the model to a device, and yield each batch on it.
 
     Raises:
         ValueError: no batches.
@@ -210,7 +210,7 @@ def on_device(model: nn.Module, batches: Iterable[Batch], device: Device) -> Ite
 
 
 def rounding(model: nn.Module) -> float:
-    """The relative rounding of the coarsest numbers that a pass computes with, autocast's too."""
+    """The relative rounding of the coarsest type that a pass computes in, including autocast's."""
     weights = [weight for weight in model.parameters() if weight.is_floating_point()]
     dtypes = {weight.dtype for weight in weights}
     for kind in {weight.device.type for weight in weights}:
@@ -226,7 +226,7 @@ def in_double(values: Tensor) -> Tensor:
 
 @dataclass
 class OomLimit:
-    """How many numbers, in all its tensors, a batch had that memory had no room for."""
+    """The size, in numbers over all tensors, of the smallest batch that did not fit in memory."""
 
     numbers: float = math.inf
 
@@ -237,11 +237,11 @@ def split_on_oom(
     join: Callable[[list[Result]], Result],
     oom_limit: OomLimit | None = None,
 ) -> Result:
-    """What is computed of a batch; of its halves, joined, where memory runs out.
+    """Compute the result of a batch, or join the results of its halves if memory runs out.
 
     Raises:
-        torch.OutOfMemoryError: one example alone is too much, or the batch, some tensor of which
-            has no row an example, cannot be halved.
+        torch.OutOfMemoryError: a single example does not fit, or the batch cannot be halved,
+            because some tensor does not have one row per example.
     """
     oom_limit, n = oom_limit or OomLimit(), n_rows(batch)
     numbers = sum(value.numel() for value in batch.values() if isinstance(value, Tensor))
@@ -253,20 +253,20 @@ def split_on_oom(
                 raise
         oom_limit.numbers = min(oom_limit.numbers, numbers)
         if torch.cuda.is_available():
-            torch.cuda.empty_cache()  # out here the traceback holds nothing of what was computed
+            torch.cuda.empty_cache()  # outside ``except``, no traceback keeps tensors
     halves = [rows(batch, part) for part in (slice(n // 2), slice(n // 2, n))]
     return join([split_on_oom(compute, half, join, oom_limit) for half in halves])
 
 
 @contextmanager
 def eval_mode(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
-    """Inside, every module of the model is in evaluation mode; afterwards each is as it was.
+    """Put every module of the model in evaluation mode inside the block, and restore it afterwards.
 
-    Never yield to a caller from inside: a generator that stops there, for good where its caller
-    stops asking, would leave the model changed. Enter it once a batch instead; that is cheap.
+    Never yield to a caller from inside: a generator that pauses there, perhaps for good, would
+    leave the model changed. Enter the block once per batch instead; that is cheap.
 
     Args:
-        frozen: also let no parameter ask for a gradient, where only activations need one.
+        frozen: also turn off gradients of parameters, where only activations need them.
     """
     if frozen and any(parameter.is_inference() for parameter in model.parameters()):
         raise ValueError("weights made in torch.inference_mode take no gradient: load them outside")
@@ -285,9 +285,9 @@ def eval_mode(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
 
 
 def pass_seconds(model: nn.Module, batches: Sequence[Batch]) -> float:
-    """Seconds of one forward pass over batches that are where the model is.
+    """Seconds of one forward pass over batches on the model's device.
 
-    Labels are left out, but where a decoder's input is made of them.
+    Labels are left out, unless a decoder's input is made from them.
     """
 
     def run() -> None:
@@ -299,7 +299,7 @@ def pass_seconds(model: nn.Module, batches: Sequence[Batch]) -> float:
 
 
 def seconds_of(run: Callable[[], Any], device: torch.device) -> float:
-    """Seconds of one call whose work is on this device."""
+    """Seconds of one call, including its work on this device."""
     synchronize(device)
     start = time.perf_counter()
     run()
@@ -308,7 +308,7 @@ def seconds_of(run: Callable[[], Any], device: torch.device) -> float:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until a device has computed all that it was given."""
+    """Wait until a device has finished its queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "mps":

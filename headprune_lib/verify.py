@@ -1,8 +1,8 @@
-"""Whether a module is what its structure says: tried on the model itself, with nothing changed.
+"""Verification, on the model itself and without changing it, that a module is what it seems to be.
 
-Two things are tried on what one pass of random inputs gives the module. Changing one head's values
-changes that head's slice of what the output projection takes, and no other: heads do not mix before
-it. And a copy whose head is really removed returns what the module does with that head masked.
+Two things are tried on the module's inputs in one pass of random data. Changing one head's values
+must change its slice of the output projection's input, and no other: heads do not mix before that.
+And a copy with a head really removed must return what the module returns with that head masked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from headprune_lib.specs import (
 
 @dataclass(frozen=True)
 class Verified:
-    """What of a module is proved: the names of its parts, and fields of its ``AttentionLayer``."""
+    """What was verified of a module: its parts' names, and fields of its ``AttentionLayer``."""
 
     spec: AttentionSpec
     limits: Mapping[str, Any] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Verified:
 
 @dataclass
 class CapturedCall:
-    """What a module was given in one pass of the model."""
+    """The arguments of a module's call in one pass of the model."""
 
     args: tuple
     kwargs: dict[str, Any]
@@ -55,7 +55,7 @@ class CapturedCall:
 
     @property
     def keys_from_outside(self) -> bool:
-        """Whether it was given something else than its own states to make keys of."""
+        """Whether the module got other states than its own to make keys from."""
         states = next(filter(torch.is_tensor, (*self.args, *self.kwargs.values())), None)
         outside = next((v for n in OUTSIDE if torch.is_tensor(v := self.kwargs.get(n))), None)
         if outside is None or states is None:
@@ -64,7 +64,7 @@ class CapturedCall:
 
     @property
     def by_head(self) -> tuple[Any, ...]:
-        """Arguments that may hold something a head, (example, head, query, key): a bias, no mask."""
+        """Arguments that may hold a bias per head, (example, head, query, key), but not a mask."""
         arguments: dict[Any, Any] = dict(enumerate(self.args)) | self.kwargs
         return tuple(
             name
@@ -76,13 +76,13 @@ class CapturedCall:
 def verify(
     module: nn.Module, candidates: Sequence[AttentionSpec], call: CapturedCall, *, entry: bool
 ) -> Verified:
-    """The first candidate that holds on the module.
+    """Return the first candidate that holds for the module, with its limits.
 
     Args:
-        entry: whether the one candidate is an entry of the table, of which nothing is guessed.
+        entry: whether the only candidate is an entry of the table, in which nothing is guessed.
 
     Raises:
-        NotAttention: none does; says what was seen of the first.
+        NotAttention: no candidate holds; says what was found of the first.
     """
     reasons: list[str] = []
     for names in candidates:
@@ -96,7 +96,7 @@ def verify(
                     )
             trial = _Trial(module, layer_at(module, "", names), call)
             context = trial.check_masking()
-        except Exception as error:  # whatever the module's own code makes of it
+        except Exception as error:  # the module's own code may raise anything
             reasons.append(describe_error(error))
             continue
         verified = _verify_removal(trial, entry)
@@ -107,7 +107,7 @@ def verify(
 
 @dataclass
 class _Run:
-    """What a module returned, what its output projection was given, and what its core returned."""
+    """A module's outputs in one run, its output projection's inputs, and its core's output."""
 
     outputs: list[Tensor] = field(default_factory=list)
     contexts: list[Tensor] = field(default_factory=list)
@@ -116,14 +116,14 @@ class _Run:
 
 @dataclass
 class _Trial:
-    """A module by itself, with what its parts may be and what it was given."""
+    """A module by itself, with candidates for its parts and the arguments of its call."""
 
     module: nn.Module
     block: AttentionLayer
     call: CapturedCall
 
     def run(self, zeroed: Sequence[int] = ()) -> _Run:
-        """A run of the module, its output projection given nothing of the heads ``zeroed``."""
+        """Run the module, with the heads ``zeroed`` set to 0 in its output projection's input."""
         block, run = self.block, _Run()
 
         def see_context(_module: nn.Module, inputs: tuple) -> tuple:
@@ -136,7 +136,7 @@ class _Trial:
         def see_core(_module: nn.Module, _inputs: tuple, output: Any) -> None:
             run.from_core = output
 
-        # it may write to a cache, or its arguments
+        # the module may write to a cache, or to its arguments
         args, kwargs = copy.deepcopy((self.call.args, self.call.kwargs))
         seeing = removed_after(
             block.part(self.module, "output").register_forward_pre_hook(see_context),
@@ -153,7 +153,7 @@ class _Trial:
         return run
 
     def check_masking(self) -> Tensor:
-        """What the projection takes; NotAttention where its slices are not the heads."""
+        """The output projection's input; NotAttention where its slices are not the heads."""
         block = self.block
         n_heads, width, group = block.n_heads, block.head_dim, block.queries_per_kv
         plain, again = self.run(), self.run()
@@ -189,11 +189,11 @@ class _Trial:
         return context
 
     def changed_heads(self, heads: Sequence[int], context: Tensor) -> list[int]:
-        """The heads whose numbers change where the values, or queries, of some are changed."""
+        """The heads whose outputs change when the values, or queries, of some are changed."""
         block = self.block
         part_name = "value" if block.spec.makes_keys else "query"
         rows = head_rows(self.module, block, heads)[part_name]
-        # neither a factor, which a norm of the head undoes, nor a sign, which one of all heads does
+        # not one factor, which a norm per head hides, nor a sign, which a norm of all heads hides
         factors = torch.linspace(-1, 2.5, len(rows))
 
         def change(_module: nn.Module, _inputs: tuple, output: Tensor) -> Tensor:
@@ -210,16 +210,16 @@ class _Trial:
         return (most > rounding).nonzero().flatten().tolist()
 
     def removal_problem(self, spec: AttentionSpec, kept: Sequence[int]) -> str:
-        """What is wrong with really removing heads; empty where it equals masking them."""
+        """The problem with really removing heads; empty where it equals masking them."""
         gone = [head for head in range(self.block.n_heads) if head not in kept]
         expected, block = self.run(zeroed=gone).outputs, replace(self.block, spec=spec)
         try:
             pruned = copy.deepcopy(self.module)
             keep_heads(pruned, block, kept)
             actual = _Trial(pruned, block, self.call).run().outputs
-        except Exception as error:  # whatever the module's own code makes of it
+        except Exception as error:  # the module's own code may raise anything
             return f"its code does not run with fewer heads ({describe_error(error)})"
-        if not kept:  # there are no weights of attention to return
+        if not kept:  # there are no attention weights to return
             expected = [expected[0], *(t for t in expected[1:] if not _looks_like_weights(t))]
             actual = [actual[0], *(tensor for tensor in actual[1:] if tensor.numel())]
             if len(actual) < len(expected):
@@ -227,7 +227,7 @@ class _Trial:
         if len(actual) < len(expected) or actual[0].shape != expected[0].shape:
             return "with a head removed it returns something of another shape"
         for left, right in zip(actual, expected, strict=False):
-            # weights of attention have fewer heads; a bias that is handed on must be that of all
+            # attention weights have fewer heads; a bias that is passed on must be that of all
             if left.shape != right.shape and not _looks_like_weights(right):
                 return "with a head removed it hands on something of another shape to other layers"
             if left.shape == right.shape and not close(left, right, right):
@@ -235,12 +235,12 @@ class _Trial:
         return ""
 
     def places_of_weights(self, returns: int) -> tuple[int, ...]:
-        """Where the core returns attention weights, asked for them, under the kernel with weights."""
+        """Indices of attention weights in the core's outputs, on request, in eager attention."""
         call = self.call
         if "output_attentions" in inspect.signature(self.module.forward).parameters:
             call = replace(call, kwargs={**call.kwargs, "output_attentions": True})
         config = getattr(self.block.part(self.module, "core"), "config", None)
-        name = "_attn_implementation_internal"  # of this configuration, of none inside it
+        name = "_attn_implementation_internal"  # of this configuration, not those inside it
         if (kernel := getattr(config, name, None)) is not None:
             setattr(config, name, "eager")
         try:
@@ -258,8 +258,8 @@ class _Trial:
 
 
 def close(found: Tensor, expected: Tensor, scale: Tensor) -> bool:
-    """Whether two runs agree up to the rounding of sums of numbers like ``scale``."""
-    if not scale.is_floating_point():  # places of tokens that an indexer chose, or a mask
+    """Whether two results agree up to the rounding of sums of numbers like ``scale``."""
+    if not scale.is_floating_point():  # token positions from an indexer, or a mask
         return torch.equal(found, expected)
     rounding = max(torch.finfo(scale.dtype).eps, torch.finfo(torch.float32).eps)
     limit = 64 * rounding * float(scale.abs().nan_to_num().max())
@@ -268,7 +268,7 @@ def close(found: Tensor, expected: Tensor, scale: Tensor) -> bool:
 
 
 def _looks_like_weights(returned: Tensor) -> bool:
-    """Whether these are shares that sum to 1, or to less where a part goes to no key."""
+    """Whether a tensor holds shares that sum to 1, or to less where a part goes to no key."""
     if not returned.is_floating_point() or returned.ndim < 3:
         return False
     shares = returned.nan_to_num().cpu().double()  # not every device has float64
@@ -276,12 +276,12 @@ def _looks_like_weights(returned: Tensor) -> bool:
 
 
 def _verify_removal(trial: _Trial, entry: bool) -> Verified:
-    """The names with all that removal needs, and what it cannot do."""
+    """The names with all that removal needs, and the limits of removal."""
     block, outputs = trial.block, trial.run().from_core
     names, returns = block.spec, len(outputs) if isinstance(outputs, tuple | list) else 1
     why_keep_one = ""
     if not entry:
-        if isinstance(outputs, list):  # which the code around it may want
+        if isinstance(outputs, list):  # which its caller may expect
             why_keep_one, returns = "it returns a list", 1
         names = replace(
             names,
@@ -294,7 +294,7 @@ def _verify_removal(trial: _Trial, entry: bool) -> Verified:
     group, all_heads = block.queries_per_kv, range(block.n_heads)
     # a key and value head can be removed alone, unless it is the only one, or another layer's
     alone = block.n_heads > group and names.makes_keys
-    why_not_prunable, in_part = "", None  # what holds where not all does
+    why_not_prunable, in_part = "", None  # the first partial success
     for variant in [names] if entry else _variants(trial, names, outputs):
         without_group = [head for head in all_heads if head // group != 1]
         if alone and (why := trial.removal_problem(variant, without_group)):
@@ -303,7 +303,7 @@ def _verify_removal(trial: _Trial, entry: bool) -> Verified:
         one_of_each = [head for head in all_heads if head % group != 1]
         torn = trial.removal_problem(variant, one_of_each) if group > 1 else ""
         why, emptied = why_keep_one, None
-        # a module that loses all its heads normalises by itself, or the one around it does
+        # without heads, the module itself normalises, or the one around it
         norms = () if names.core or entry else trial.module.named_children()
         normed = [replace(variant, norm=n) for n, c in norms if "norm" in type(c).__name__.lower()]
         for spec in () if why_keep_one else [variant, *normed]:
@@ -321,7 +321,7 @@ def _verify_removal(trial: _Trial, entry: bool) -> Verified:
 
 
 def _variants(trial: _Trial, names: AttentionSpec, outputs: Any) -> Iterator[AttentionSpec]:
-    """The names with what else may have to go with a head, and the sizes its code may read."""
+    """Yield the names with what else may shrink with the heads, and sizes the code may read."""
     core, n_heads = trial.block.part(trial.module, "core"), trial.block.n_heads
     total = columns_of(trial.block.part(trial.module, "output"))
     prefix = f"{names.core}." if names.core else ""
@@ -333,7 +333,7 @@ def _variants(trial: _Trial, names: AttentionSpec, outputs: Any) -> Iterator[Att
         and prefix + name not in projections
         and rows_of(child) in (n_heads, total)
     )
-    # of the module itself, of its embeddings and its small modules
+    # tensors of the module itself, of its embeddings and its small modules
     tensors = dict(core.named_parameters(recurse=False)) | dict(core.named_buffers(recurse=False))
     for name, child in core.named_children():
         if not isinstance(child, (*LINEAR, *CONVOLUTIONS)):
@@ -359,7 +359,7 @@ def _variants(trial: _Trial, names: AttentionSpec, outputs: Any) -> Iterator[Att
 def _biases(
     core: nn.Module, n_heads: int, call: CapturedCall, outputs: Any
 ) -> list[dict[str, Any]]:
-    """What may hand a bias a head, (example or 1, head, query, key), from layer to layer."""
+    """Fields that may pass a bias per head, (example or 1, head, query, key), between layers."""
 
     def by_head(value: Any) -> bool:
         return torch.is_tensor(value) and value.ndim == 4 and value.shape[1] == n_heads
@@ -372,22 +372,22 @@ def _biases(
     return [{}, *({"bias_argument": name} for name in named)]
 
 
-# Running the model: what its modules are given, and whose keys and values they read.
+# Running the model: the inputs of its modules, and whose keys and values they read.
 
 
 def capture_calls(
     model: nn.Module, paths: list[str], inputs: Mapping[str, Any] | None
 ) -> tuple[dict[str, CapturedCall], list[tuple[str, Inputs]], str]:
-    """What the modules of these paths are given first where the model, or a part of it, is run.
+    """Capture the first call of each module at these paths, running the model or parts of it.
 
     Returns:
-        path -> what the module was given; the path of each part that was run, with the inputs that
-        reached a module; and what went wrong first.
+        path -> the module's call; the path of each part that was run, with the inputs that
+        reached a module; and the first error.
     """
     calls: dict[str, CapturedCall] = {}
     passes: list[tuple[str, Inputs]] = []
     problem = ""
-    inner = [  # the models inside it that hold attention and can be run by themselves
+    inner = [  # models inside it that contain attention and can run by themselves
         path
         for path, module in model.named_modules()
         if path
@@ -403,7 +403,7 @@ def capture_calls(
             if not missing:
                 break
             placed = {k: v.to(device) if torch.is_tensor(v) else v for k, v in batch.items()}
-            # also of a pass that ended in an error: modules that ran were given real inputs
+            # also from a pass that ended in an error: modules that ran had real inputs
             captured, error = record(root, [path.removeprefix(prefix) for path in missing], placed)
             calls |= {prefix + path: call for path, call in captured.items()}
             passes += [(root_path, placed)] if captured else []
@@ -414,7 +414,7 @@ def capture_calls(
 def record(
     model: nn.Module, paths: Sequence[str], inputs: Inputs
 ) -> tuple[dict[str, CapturedCall], str]:
-    """What the modules of these paths are given first in a pass of the model; what went wrong."""
+    """The first call of each module at these paths in a pass of the model, and the error if any."""
     calls: dict[str, CapturedCall] = {}
     n_examples = next((len(value) for value in inputs.values() if torch.is_tensor(value)), 0)
 
@@ -430,7 +430,7 @@ def record(
     with removed_after(*handles), torch.no_grad():
         try:
             model(**inputs)
-        except Exception as error:  # these inputs are not the model's
+        except Exception as error:  # the model cannot run on these inputs
             return calls, describe_error(error)
     return calls, ""
 
@@ -438,14 +438,14 @@ def record(
 def keys_read(
     model: nn.Module, blocks: Sequence[AttentionLayer], others: Sequence[str], inputs: Inputs
 ) -> dict[str, set[str]]:
-    """Which modules use the keys and values that attention makes for itself: maker -> readers.
+    """Which modules also use the keys and values of another attention module: maker -> readers.
 
-    Autograd tells, in one forward pass: what makes keys and values begins a graph, and every output
-    projection ends it, so that another module is on a graph only if it was handed keys or values.
-    Hidden states that depend on them otherwise are cut off before the next attention.
+    Autograd tells in one forward pass: projections of keys and values begin a graph, and every
+    output projection ends it, so another module is on a graph only if keys or values were passed to
+    it. Hidden states that depend on them in other ways are detached before the next attention.
 
     Args:
-        others: paths of modules that may read, too; ``""`` stands for the model.
+        others: paths of further modules that may read; in the result, ``""`` stands for the model.
     """
     makers: dict[Any, str] = {}
     readers: dict[str, set[str]] = {}
@@ -472,7 +472,7 @@ def keys_read(
 
     def read(path: str, tensor: Any) -> None:
         for node in graph_nodes(tensor):
-            maker = makers.get(getattr(node, "variable", None))  # of a leaf
+            maker = makers.get(getattr(node, "variable", None))  # only leaves have one
             if maker not in (None, path):
                 readers.setdefault(maker, set()).add(path)
 
@@ -490,10 +490,10 @@ def keys_read(
         module = model.get_submodule(path)
         handles.append(module.register_forward_hook(partial(returned, path)))
     with removed_after(*handles), torch.inference_mode(False), torch.enable_grad():
-        for parameter in learned:  # graphs are of keys and values alone
+        for parameter in learned:  # only keys and values begin graphs
             parameter.requires_grad_(False)
         try:
-            # inputs that the model does not run on to its end, as in a capture
+            # as in a capture, the model may fail on these inputs before its end
             with suppress(Exception):
                 model(**copy.deepcopy(inputs))
         finally:
@@ -504,7 +504,7 @@ def keys_read(
 
 @contextmanager
 def as_it_was(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is evaluated; afterwards modes, buffers and random state are as before.
+    """Inside the block, evaluate the model; afterwards restore modes, buffers and random state.
 
     Raises:
         ValueError: the model exchanged modules of its own, which are put back.
@@ -534,6 +534,6 @@ def as_it_was(model: nn.Module) -> Iterator[None]:
 
 
 def describe_error(error: BaseException) -> str:
-    """What an error says, on one line; its type too, where it is none of ours."""
+    """An error's message on one line, with its type unless it is one of ours."""
     text = one_line(error)
     return text if isinstance(error, NotAttention) else f"{type(error).__name__}: {text}"[:160]
