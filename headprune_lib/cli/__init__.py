@@ -11,11 +11,11 @@ from headprune_lib.cli.app import app
 
 __all__ = ["app", "commands", "main"]
 
-_UsageError: Any = typer.BadParameter.__base__  # click's, which later typers hold themselves
+_UsageError: Any = typer.BadParameter.__base__  # click's class, which later typers bundle
 
 
 def main() -> None:
-    """Run the command, with those of installed extras beside its own."""
+    """Run the command, with the subcommands of installed plugins besides its own."""
     try:
         for plugin in entry_points(group="headprune.commands"):
             plugin.load()
@@ -25,7 +25,7 @@ def main() -> None:
         message = f"{error.format_message()} (see {of} --help)"
     except ModuleNotFoundError as error:
         if (error.name or "headprune_lib").startswith("headprune_lib"):
-            raise  # no package that an extra brings
+            raise  # our own module, not one that an extra installs
         message = f"this needs {error.name}, which is not installed: pip install 'headprune[book]'"
     except OSError as error:  # a full disk, a folder that may not be written to
         message = str(error)

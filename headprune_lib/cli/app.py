@@ -1,4 +1,4 @@
-"""The command itself, its version, and how it refuses."""
+"""The command itself, its version, and its error messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _options(
 
 
 def short(path: Path) -> str:
-    """A path as it is seen from the current folder."""
+    """The path relative to the current folder if it is inside it, else unchanged."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
@@ -51,9 +51,9 @@ def refuse(message: str) -> NoReturn:
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Errors of input become one line and code 2: a wrong value, a file that cannot be read.
+    """Turn input errors (a wrong value, an unreadable file) into one line and exit code 2.
 
-    So does a lack of memory, which other options may mend.
+    Running out of memory is treated alike, since other options may prevent it.
     """
     try:
         yield
@@ -69,21 +69,21 @@ def user_errors() -> Iterator[None]:
 
 
 def check_new(out: Path) -> None:
-    """Refuse a file or folder that cannot be written, before work is spent on it.
+    """Refuse an output file or folder that cannot be written, before any work is done.
 
-    Nothing is overwritten; an empty folder will do.
+    Nothing is overwritten; an empty folder is accepted.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         refuse(f"{out} exists and is not overwritten; name a new one")
     parent = next(folder for folder in out.absolute().parents if folder.exists())
     try:
-        tempfile.TemporaryFile(dir=parent).close()  # rights alone do not say it of every folder
+        tempfile.TemporaryFile(dir=parent).close()  # permissions alone do not tell for every folder
     except OSError as error:
         refuse(f"{out} cannot be written into {parent} ({error.strerror}); name another place")
 
 
 def check_table(path: Path) -> Path:
-    """The path of a table of texts; FileNotFoundError or ValueError for another."""
+    """Return the path of a table of texts; FileNotFoundError or ValueError if it is none."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}{did_you_mean(path)}")
     if path.suffix.lower() not in (".tsv", ".csv", ".jsonl", ".json"):
@@ -92,10 +92,10 @@ def check_table(path: Path) -> Path:
 
 
 def did_you_mean(path: str | Path, known: Iterable[str] = ()) -> str:
-    """The end of a message about a file that does not exist: names like it; empty without any.
+    """Return similar names, as the end of a message about a missing file; empty without any.
 
     Args:
-        known: what could have been meant beside the files in the same folder.
+        known: names that may have been meant, besides the files in the same folder.
     """
     path, names = Path(path), list(known)
     with suppress(OSError):

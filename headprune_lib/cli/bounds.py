@@ -1,4 +1,4 @@
-"""What ends the pruning: the option that was given, and what belongs to it."""
+"""The bound that ends pruning, and the options that belong to it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Bound:
     option: str  # one of TITLES
     value: float
     at: tuple[int, int] | None = None  # examples a batch and tokens an example
-    held_out: Path | None = None  # text that quality is looked at on
+    held_out: Path | None = None  # text that quality is measured on
 
 
 def one_bound(given: Mapping[str, float | None], at: str | None, held_out: Path | None) -> Bound:
-    """The bound among the options, of which exactly one is to be given.
+    """Return the bound among the options; exactly one must be given.
 
     Raises:
-        ValueError: none or several, no finite number, or what belongs to another option.
+        ValueError: not exactly one, an infinite value, or a wrong --at or --held-out.
     """
     named = {option: value for option, value in given.items() if value is not None}
     if len(named) != 1:

@@ -1,4 +1,4 @@
-"""The commands for a model of one's own."""
+"""Commands for a model of your own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # imported where a command needs them: --help must not wait f
     from headprune_lib.budgets import BudgetResult
     from headprune_lib.masking import HeadTensors
 
-# Groups of options. A flag has its name there, since typer would add its opposite.
+# Groups of options. A flag names itself, since typer would otherwise add its opposite.
 _bound = partial(typer.Option, min=0, rich_help_panel="How many heads go: exactly one of these")
 _with = partial(typer.Option, rich_help_panel="What some of these need")
 _heads = partial(typer.Option, rich_help_panel="How heads are scored and chosen")
@@ -34,7 +34,7 @@ _told = partial(typer.Option, rich_help_panel="What is compared and reported")
 _text = partial(typer.Option, rich_help_panel="How text is read and computed")
 
 
-# arguments are checked before what the command computes with is imported
+# arguments are checked before torch and transformers are imported
 Model = Annotated[
     str,
     typer.Argument(
@@ -70,7 +70,7 @@ By = Annotated[
 ]
 
 
-# values of options, in small letters
+# values of options, in lower case
 Normalise = StrEnum("Normalise", ["OWN", "L2", "NONE"])
 GroupScore = StrEnum("GroupScore", ["MEAN", "SUM"])
 Format = StrEnum("Format", ["TRANSFORMERS", "ONNX", "GGUF"])
@@ -82,7 +82,7 @@ Normalised = Annotated[
 
 
 def _command(function: Callable[..., None]) -> Callable[..., None]:
-    """Add a command whose errors of input are one line."""
+    """Register a command that reports input errors in one line."""
     return app.command(rich_help_panel="A model of your own")(user_errors()(function))
 
 
@@ -96,7 +96,7 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
     from headprune_lib.cli.output import layers_table, printed, reasons_table
     from headprune_lib.discovery import discovered
 
-    with warnings.catch_warnings(action="ignore"):  # what is not taken is listed below
+    with warnings.catch_warnings(action="ignore"):  # unsupported modules are listed below
         blocks, refused = discovered(load_model(model))
     not_taken = [{"module": path, "not taken": why} for path, why in refused.items()]
     tables = [layers_table(blocks), reasons_table(blocks), not_taken]
@@ -104,7 +104,7 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
         typer.echo(printed([row for table in tables for row in table], as_json))
         return
     for row in tables[0]:
-        del row["kept"]  # the list of heads says it
+        del row["kept"]  # the list of kept heads shows it
     typer.echo("\n\n".join(filter(None, map(printed, tables))))
 
 
@@ -264,7 +264,7 @@ def prune(
     choose = partial(hp.prune_mask, loaded, **rules)
     if uniform:
         choose = partial(hp.uniform_mask, loaded, kinds=kind, keep_at_least=max(keep_at_least, 1))
-    # what is wrong with the bounds is said before minutes are spent on scores
+    # errors in the bounds are reported before minutes are spent on scoring
     every = hp.ones_mask(loaded)
     possible = removal_units(loaded, every, **rules)
     stay = _not_prunable(loaded, kind)
@@ -326,7 +326,7 @@ def prune(
 
 
 def _not_prunable(model: PreTrainedModel, kinds: list[str] | None) -> str:
-    """What is to be told of heads that can only be masked; empty where all can be removed."""
+    """Return a note on the heads that can only be masked; empty if all can be removed."""
     blocks = [block for block in hp.find_heads(model) if not kinds or block.kind in kinds]
     stay = [block for block in blocks if block.why_not_prunable]
     n_stay, n_heads = (sum(len(block.kept_heads) for block in part) for part in (stay, blocks))
@@ -338,7 +338,7 @@ def _not_prunable(model: PreTrainedModel, kinds: list[str] | None) -> str:
 def _mask_of(
     choose: Any, scores: HeadTensors, amount: float | None
 ) -> tuple[HeadTensors, list[str]]:
-    """The mask for a share of the heads, and why it removes fewer; ValueError if it removes none."""
+    """A mask for a share of the heads, and why it removes fewer; ValueError if it removes none."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         mask = choose(scores, amount or 0)
@@ -349,7 +349,7 @@ def _mask_of(
 
 
 def _curve(walked: list[dict[str, float]], cut: BudgetResult) -> list[dict[str, Any]]:
-    """Of a long walk a dozen places; the last that was taken is marked."""
+    """Thin a long curve to about a dozen points, and mark the one that was taken."""
     chosen, stride = [point.steps for point in cut.curve].index(cut.steps), -(-len(walked) // 12)
     return [
         point | {"": "<- taken" * (i == chosen)}
@@ -412,7 +412,7 @@ def export(
             else:
                 plain = hp.export_onnx(loaded, staged)
             summary["largest difference on random inputs"] = plain.difference
-            with contextlib.suppress(FileNotFoundError):  # a model of images has none
+            with contextlib.suppress(FileNotFoundError):  # an image model has none
                 load_tokenizer(model).save_pretrained(staged)
     if as_json:
         typer.echo(json.dumps({"model": str(out), "format": str(form), **summary}, indent=1))

@@ -1,4 +1,4 @@
-"""The criteria's names, without the seconds that it takes to import what they compute with."""
+"""Names of the criteria, without the seconds that importing their dependencies takes."""
 
 import ast
 import sys
@@ -10,7 +10,7 @@ from headprune_lib.messages import unknown
 
 
 class Described(NamedTuple):
-    """The family that a criterion is of, and what it scores."""
+    """A criterion's family, and a one-line summary of its scores."""
 
     family: str
     summary: str
@@ -18,7 +18,7 @@ class Described(NamedTuple):
 
 @cache
 def in_package() -> dict[str, Described]:
-    """Read off the files: a function there is a criterion if its decorator is given a name."""
+    """Built-in criteria, from the source: functions whose decorator is called with a name."""
     return {
         call.args[0].value: Described(
             path.stem, (ast.get_docstring(function) or "").partition("\n")[0]
@@ -32,7 +32,7 @@ def in_package() -> dict[str, Described]:
 
 
 def known_criteria() -> dict[str, Described]:
-    """Name -> description of every criterion: this package's, and those that were registered since."""
+    """Descriptions of all criteria by name: built-in ones and those registered later."""
     registry = sys.modules.get("headprune_lib.criteria.registry")
     registered = {
         name: Described(criterion.score.__module__.rpartition(".")[2], criterion.summary)
@@ -42,7 +42,7 @@ def known_criteria() -> dict[str, Described]:
 
 
 def check_criterion(name: str) -> str:
-    """The name of a criterion; ValueError for another, which suggests the nearest ones."""
+    """Return the name; ValueError, which suggests the nearest ones, if no criterion has it."""
     if name not in known_criteria():
         raise ValueError(unknown("criterion", name, known_criteria()))
     return name

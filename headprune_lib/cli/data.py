@@ -1,4 +1,4 @@
-"""Rows of text from a file, and the batches that a model is given of them."""
+"""Rows of text from a file, and batches of them for a model."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _OTHER_TOKENIZER = "is the tokenizer that of another model?"
 
 @dataclass(frozen=True)
 class Rows:
-    """What a file holds for a model."""
+    """The columns of a file that a model reads."""
 
     texts: list[str]
-    second: list[str] | None = None  # of pairs of texts
-    labels: list[Any] | None = None  # names or numbers of classes, or the numbers of a regression
+    second: list[str] | None = None  # second texts of pairs
+    labels: list[Any] | None = None  # class names or ids, or regression targets
     targets: list[str] | None = None  # translations of the texts
 
 
-# what a model does -> field of its rows -> column of the file
+# kind of model -> field of Rows -> column of the file
 _COLUMNS = {
     "classification": {"texts": "text", "second": "text2", "labels": "label"},
     "translation": {"texts": "source", "targets": "target"},
@@ -46,14 +46,14 @@ _COLUMNS = {
 }
 Table = tuple[list[str], list[dict[str, Any]]]
 """Names of the columns, and the rows."""
-_MORE = ""  # where a row keeps cells that have no column
+_MORE = ""  # key of a row's cells that have no column
 
 
 def kind_of(model: PreTrainedModel) -> str:
-    """What a model does with text: ``translation``, ``language model`` or ``classification``.
+    """Return a model's kind: ``translation``, ``language model`` or ``classification``.
 
     Raises:
-        ValueError: it reads something else than text, or text for something else.
+        ValueError: the model does not read text, or does something else with it.
     """
     name = type(model).__name__
     if getattr(model, "main_input_name", "input_ids") != "input_ids":
@@ -70,18 +70,18 @@ def kind_of(model: PreTrainedModel) -> str:
 
 
 def read_rows(path: Path, kind: str, text_columns: Sequence[str] = ()) -> Rows:
-    """The rows of a ``.tsv``, ``.csv`` or ``.jsonl`` file with named columns; others are passed over.
+    """Read the rows of a ``.tsv``, ``.csv`` or ``.jsonl`` file; other columns are ignored.
 
     Args:
-        kind: what the model does, as :func:`kind_of` says. Classification takes the columns
-            ``text`` and ``label``, and ``text2`` where the file has it; translation ``source`` and
-            ``target``; a language model ``text``.
-        text_columns: the columns to read the text from in place of these, one or two of them.
+        kind: the model's, from :func:`kind_of`. Classification reads the columns ``text`` and
+            ``label``, and ``text2`` if the file has it; translation ``source`` and ``target``;
+            a language model ``text``.
+        text_columns: one or two columns to read the text from in place of these.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: another ending, a column missing, no row, or a row (named, from 1) with more
-            cells than the header, with a cell missing or with something else than text in one.
+        ValueError: another file extension, a missing column, no rows, or a row (its number is
+            given, from 1) with surplus cells, an empty cell, or no text where text is needed.
     """
     check_table(path)
     try:
@@ -89,7 +89,7 @@ def read_rows(path: Path, kind: str, text_columns: Sequence[str] = ()) -> Rows:
         columns = _columns(kind, names, text_columns)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 ({error}); save it in that encoding") from None
-    except (ValueError, csv.Error) as error:  # of csv: a quote that is never closed, a huge cell
+    except (ValueError, csv.Error) as error:  # csv.Error: an unclosed quote, a huge cell
         raise ValueError(f"{path}: {error}") from None
     if not rows:
         raise ValueError(f"{path} names columns and holds no row: add one a text")
@@ -103,7 +103,7 @@ def read_rows(path: Path, kind: str, text_columns: Sequence[str] = ()) -> Rows:
 
 
 def _columns(kind: str, names: list[str], text_columns: Sequence[str]) -> dict[str, str]:
-    """Which column of a file goes into which field of the rows."""
+    """Map each field of the rows to its column of the file."""
     columns = dict(_COLUMNS[kind])
     texts = [field for field in columns if field != "labels"]
     if len(text_columns) > len(texts):
@@ -153,8 +153,8 @@ def _jsonl(path: Path) -> Table:
     return list(dict.fromkeys(name for row in rows for name in row)), rows
 
 
-# transformers' collators want a padding token, which GPT-2 and its like have not, and pad on the
-# tokenizer's side, which for Llama and its like is the left, where positions would be other ones
+# transformers' collators need a padding token, which GPT-2 and similar models lack, and pad on the
+# tokenizer's side; for Llama and similar models that is the left, which would shift the positions
 _FILLERS = {"input_ids": 0, "token_type_ids": 0, "attention_mask": 0, "labels": NO_LABEL}
 
 
@@ -165,10 +165,10 @@ def make_batches(
     batch_size: int,
     max_length: int,
 ) -> list[Batch]:
-    """Batches of like length with ``labels``, as the model wants them.
+    """Make batches of similar length, with ``labels`` in the form that the model expects.
 
     Raises:
-        ValueError: labels that the model does not know, or a text longer than it has positions for.
+        ValueError: labels unknown to the model, or a text with more tokens than it has positions.
     """
     kind = kind_of(model)
     encoded = tokenizer(rows.texts, rows.second, truncation=True, max_length=max_length)
@@ -199,7 +199,7 @@ def make_batches(
 
 
 def _class_labels(model: PreTrainedModel, labels: list[Any]) -> list[int] | list[float]:
-    """Numbers of classes, of names or of numbers; of a regression the numbers themselves."""
+    """Class ids from class names or ids; for a regression the numbers themselves."""
     config: Any = model.config
     loss = default_loss(model)
     if loss is binary_cross_entropy:
@@ -208,7 +208,7 @@ def _class_labels(model: PreTrainedModel, labels: list[Any]) -> list[int] | list
         return [_number(label) for label in labels]
     names = {str(name): number for name, number in config.label2id.items()}
     numbers = {str(number): number for number in range(config.num_labels)}
-    # names that are themselves numbers, and mean other classes: a label is a name then
+    # where names are numbers that denote other classes, a label is read as a name
     shadowed = any(numbers.get(name, number) != number for name, number in names.items())
     known = names if shadowed else numbers | names
     if strange := sorted({str(label) for label in labels} - known.keys()):
@@ -230,17 +230,17 @@ def _number(label: Any) -> float:
 
 
 def padding_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    """The model's own goes first: by it a decoder's classifier finds the last token of a text."""
+    """The padding id, the model's own first: decoder classifiers find a text's last token by it."""
     config: Any = model.config
     for token in (getattr(config, "pad_token_id", None), tokenizer.pad_token_id):
         if token is not None and token >= 0:
             return token
-    return 0  # GPT-2 and its like have none; attention masks it anyway
+    return 0  # GPT-2 and similar models have none; it is masked in attention anyway
 
 
 def positions(model: PreTrainedModel) -> int | None:
-    """How long a text may be; None where positions are no table that ends."""
-    sizes = [  # RoBERTa and its like count from behind the padding token
+    """Maximum length of a text in tokens; None if positions are not in a finite table."""
+    sizes = [  # RoBERTa and similar models count from after the padding id
         table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
         for name, table in model.named_modules()
         if isinstance(table, nn.Embedding) and ("position" in name or name.endswith("wpe"))
@@ -250,7 +250,7 @@ def positions(model: PreTrainedModel) -> int | None:
 
 
 class Reader:
-    """A model by its name, and files that are read for it."""
+    """A model loaded by name, with readers of files for it."""
 
     def __init__(
         self, name: str, device: str, batch_size: int, max_length: int, columns: list[str] | None
@@ -259,18 +259,18 @@ class Reader:
         self.sizes, self.columns = (batch_size, max_length), columns or ()
 
     def rows(self, path: Path) -> Rows:
-        """What a file holds."""
+        """The rows of a file."""
         return read_rows(path, kind_of(self.model), self.columns)
 
     def batches(self, path: Path) -> list[Batch]:
-        """The batches of a file where the model is; ValueError where it does not run on the first."""
+        """The batches of a file, on the model's device; ValueError if it fails on the first."""
         device = next(self.model.parameters()).device
         made = make_batches(self.model, self.tokenizer, self.rows(path), *self.sizes)
         batches = [to_device(batch, device) for batch in made]
         try:
             with torch.inference_mode():
                 self.model(**model_inputs(self.model, batches[0]))
-        except Exception as error:  # whatever a class makes of what it cannot read
+        except Exception as error:  # models raise all kinds of errors for unsuitable input
             if out_of_memory(error):
                 raise
             hint = _OTHER_TOKENIZER if isinstance(error, IndexError) else _FROM_PYTHON
@@ -281,7 +281,7 @@ class Reader:
         return batches
 
     def scores(self, batches: list[Batch], by: str, normalize: str) -> HeadTensors:
-        """Every head's score; end marks are left out where the criterion leaves it to a tokenizer."""
+        """Score every head; criteria that leave out end marks get them from the tokenizer."""
         from tqdm import tqdm
 
         if not any(block.kept_heads for block in find_heads(self.model)):

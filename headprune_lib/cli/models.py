@@ -1,4 +1,4 @@
-"""A model with its tokenizer: a folder, a file of llama.cpp, a Hub name, or a name of a plugin."""
+"""Models and tokenizers by name: a folder, a file of llama.cpp, a Hub name, or a plugin's name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # a plugin registers its names before it is clear that torch 
 
 
 class NamedModel(NamedTuple):
-    """How a model and its tokenizer are loaded; either may raise ValueError or FileNotFoundError."""
+    """Loaders of a model and its tokenizer; both may raise ValueError or FileNotFoundError."""
 
     load: Callable[[], nn.Module]
     load_tokenizer: Callable[[], PreTrainedTokenizerBase]
@@ -32,9 +32,9 @@ _REGISTERED: list[NamedModels] = []
 
 
 def register_named_models(models: NamedModels) -> NamedModels:
-    """Let the commands take further names of models; ``models`` is called when one is looked up.
+    """Make further model names known to the commands; ``models`` is called at each lookup.
 
-    A module of the entry-point group ``headprune.commands`` calls it when it is imported.
+    Modules of the entry-point group ``headprune.commands`` call this when they are imported.
     """
     if models not in _REGISTERED:
         _REGISTERED.append(models)
@@ -46,7 +46,7 @@ def _named_models() -> dict[str, NamedModel]:
 
 
 def check_model(name: str) -> str:
-    """The name; FileNotFoundError, before torch is imported, where no folder or file has it."""
+    """Return the name; FileNotFoundError, without importing torch, if it is a missing path."""
     try:
         if not _elsewhere(name):
             check_folder(name)
@@ -85,7 +85,7 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """The tokenizer beside a model; FileNotFoundError for none, ValueError for damaged files."""
+    """A model's tokenizer; FileNotFoundError if it has none, ValueError for damaged files."""
     from transformers import AutoTokenizer
 
     if named := _elsewhere(name):
@@ -94,7 +94,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     here_alone = Path(name).is_dir() or not _hub_answers()
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=here_alone)
-    except Exception as error:  # whatever a class makes of files that cannot be
+    except Exception as error:  # tokenizers raise all kinds of errors for broken files
         if any(Path(name).glob("tokenizer*")):
             raise ValueError(
                 f"the tokenizer's files in {name} are damaged or incomplete "
@@ -108,8 +108,8 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def check_device(device: str) -> str:
-    """The name of a device; ValueError for one that this machine does not have."""
-    if device == "cpu":  # which is everywhere, and torch takes seconds to import
+    """Return the device's name; ValueError if this machine does not have it."""
+    if device == "cpu":  # always there, and torch takes seconds to import
         return device
     import torch
 
@@ -124,7 +124,7 @@ def check_device(device: str) -> str:
 
 
 def _elsewhere(name: str) -> NamedModel | None:
-    """What a plugin's name or a ``.gguf`` file stands for; None for a folder and on the Hub."""
+    """The model of a plugin's name or a ``.gguf`` file; None for a folder or a Hub name."""
     path = Path(name)
     if not path.exists() and (named := _named_models().get(name)):
         return named
@@ -132,18 +132,18 @@ def _elsewhere(name: str) -> NamedModel | None:
         return None
     if not path.is_file():
         raise FileNotFoundError(f"no file {name}")
-    gguf = partial(import_module, "headprune_lib.export.gguf")  # with it torch: when it is needed
+    gguf = partial(import_module, "headprune_lib.export.gguf")  # imports torch, so only when needed
     return NamedModel(lambda: gguf().read_gguf(path), lambda: gguf().read_gguf_tokenizer(path))
 
 
 @cache
 def _hub_answers() -> bool:
-    """Whether the Hub can be reached: where it cannot, its client tries again for 18 seconds."""
+    """Whether the Hub can be reached; if not, its client would retry for 18 seconds."""
     from huggingface_hub.constants import ENDPOINT
 
     address = urlsplit(ENDPOINT)
     with suppress(OSError):
-        if not getproxies():  # behind which the client finds out by itself
+        if not getproxies():  # behind a proxy, the client finds out by itself
             where = address.hostname or "", address.port or 443
             socket.create_connection(where, timeout=3).close()
         return True

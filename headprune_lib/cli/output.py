@@ -1,4 +1,4 @@
-"""What the commands print: rows of layers, heads and criteria."""
+"""Tables that the commands print: layers, heads and criteria."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-WIDEST = 100  # of a line, in letters
-# a figure of a model -> what it is called, and the digits that it deserves
+WIDEST = 100  # characters of a line
+# a figure of a model -> its title and its number format
 FIGURES = {
     "accuracy": ("accuracy", "{:.4f}"),
     "loss": ("loss (nats)", "{:.4f}"),
@@ -26,12 +26,12 @@ FIGURES = {
 
 
 def shown(figure: str, value: float) -> str:
-    """A figure of a model with the digits that it deserves."""
+    """Format a figure with a suitable number of digits."""
     return FIGURES[figure][1].format(value)
 
 
 def layers_table(blocks: Sequence[AttentionLayer]) -> list[Row]:
-    """One row a layer of attention: what it was built with, what is kept, what can be removed."""
+    """One row per attention layer: its original size, the heads kept, and what can be removed."""
     return [
         {
             "kind": block.kind,
@@ -69,8 +69,8 @@ def reasons_table(blocks: Sequence[AttentionLayer]) -> list[Row]:
 
 
 def scores_table(scores: HeadTensors, by: str) -> list[Row]:
-    """One row a head that is left, the lowest score first; layers and heads count from 1."""
-    from headprune_lib import rank_heads  # with it torch, which `criteria` must not wait for
+    """One row per remaining head, the lowest score first; layers and heads count from 1."""
+    from headprune_lib import rank_heads  # imports torch, which `criteria` must not wait for
 
     return [
         {"kind": kind, "layer": layer + 1, "head": head + 1, by: float(scores[kind][layer, head])}
@@ -79,7 +79,7 @@ def scores_table(scores: HeadTensors, by: str) -> list[Row]:
 
 
 def compared_table(measured: Mapping[str, Mapping[str, float]]) -> list[Row]:
-    """One row a figure of the models that are compared, a column a model."""
+    """One row per figure, one column per model."""
     return [
         {"": FIGURES[name][0]}
         | {moment: shown(name, figures[name]).rjust(12) for moment, figures in measured.items()}
@@ -88,9 +88,9 @@ def compared_table(measured: Mapping[str, Mapping[str, float]]) -> list[Row]:
 
 
 def printed(rows: Sequence[Row], as_json: bool = False) -> str:
-    """Rows with the same columns as text: numbers to the right, words to the left.
+    """Format rows with the same columns as text: numbers right-aligned, words left-aligned.
 
-    Columns of words are broken where lines would have more than 100 letters.
+    Columns of words are wrapped where a line would exceed 100 characters.
 
     >>> print(printed([{"layer": 1, "kept": [1, 2, 3, 5]}, {"layer": 12, "kept": []}]))
     layer  kept
@@ -126,7 +126,7 @@ def _cell(value: Any) -> str:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Rising numbers in few signs.
+    """Abbreviate ascending numbers as ranges.
 
     >>> _ranges([1, 2, 3, 5])
     '1-3 5'

@@ -1,4 +1,4 @@
-"""How good and how fast models are on batches, and how many heads a bound on that removes."""
+"""Quality, speed and cost of models, and the heads that a bound on them removes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Figures = dict[str, float]
 
 
 def measure(models: Mapping[str, nn.Module], batches: Sequence[utils.Batch]) -> dict[str, Figures]:
-    """For each model what :func:`quality` returns, ``examples_per_second``, ``parameters``, ``heads``.
+    """Each model's :func:`quality`, ``examples_per_second``, ``parameters`` and ``heads``.
 
-    Speed is the median of three passes after a warm-up, the models in turn, so that a slower moment
-    of the machine hits all. Where the first model's loss is no finite number, it is refused.
+    Speed is the median of three passes after a warm-up; models alternate, so that a slower moment
+    of the machine hits all. ValueError if the first model's loss is not finite.
     """
     figures = {name: quality(model, batches) for name, model in models.items()}
     first, loss = next((name, each["loss"]) for name, each in figures.items())
@@ -53,17 +53,17 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[utils.Batch]) -> 
 
 
 def quality(model: nn.Module, batches: Sequence[utils.Batch]) -> Figures:
-    """``loss``, and ``accuracy`` (0 to 1) where labels are classes, of batches where the model is.
+    """``loss``, and ``accuracy`` (0 to 1) for class labels, on batches on the model's device.
 
-    The loss is in nats an example, or a token where the labels are tokens, or the squared error of a
-    regression; ValueError where no label counts in any batch.
+    The loss is in nats per example, per token if the labels are tokens, or the squared error of a
+    regression. ValueError if no label counts in any batch.
     """
     loss, classes = default_loss(model), names_classes(batches[0])
     losses, right, total = [], [], 0
     with torch.inference_mode():
         for batch in batches:
             outputs, labels = model(**utils.model_inputs(model, batch)), batch["labels"]
-            losses.append(loss(outputs, batch).sum())  # read off the device after the last batch
+            losses.append(loss(outputs, batch).sum())  # copied from the device after the last batch
             total += n_labels(loss, batch)
             if classes:
                 right.append((outputs.logits.argmax(-1) == labels).sum())
@@ -74,12 +74,12 @@ def quality(model: nn.Module, batches: Sequence[utils.Batch]) -> Figures:
 
 
 def names_classes(batch: utils.Batch) -> bool:
-    """Whether the labels are classes of texts: no tokens, and no numbers of a regression."""
+    """Whether the labels are classes of texts, not tokens or regression targets."""
     return batch["labels"].ndim == 1 and not batch["labels"].is_floating_point()
 
 
 def check_bleu(model: PreTrainedModel) -> None:
-    """Raises ValueError where the model does not translate, or sacrebleu is not installed."""
+    """Raise ValueError if the model does not translate or sacrebleu is not installed."""
     if kind_of(model) != "translation":
         raise ValueError(f"--bleu is for translators, not for a model for {kind_of(model)}")
     if find_spec("sacrebleu") is None:
@@ -93,14 +93,14 @@ def bleu(
     batch_size: int,
     max_length: int,
 ) -> float:
-    """sacrebleu's BLEU, 0 to 100, of the translations that the model's generation settings give.
+    """sacrebleu's BLEU, 0 to 100, of translations under the model's generation settings.
 
     Sources and translations have at most ``max_length`` tokens.
     """
     import sacrebleu
 
     settings = copy.deepcopy(model.generation_config)
-    settings.max_length = None  # of which transformers would warn beside the other
+    settings.max_length = None  # transformers would warn about setting both
     settings.max_new_tokens = min(max_length, positions(model) or max_length)
     sources = tokenizer(rows.texts, truncation=True, max_length=max_length)["input_ids"]
     device, padding = next(model.parameters()).device, padding_token(model, tokenizer)
@@ -118,11 +118,11 @@ def bleu(
 
 
 class Budget:
-    """A bound on a model, ready to be held against orders; what it needs is measured once.
+    """A bound on a model, to which orders of removal are cut; its inputs are measured once.
 
-    ``limit`` is what the model may cost at most, or must be good for at least; None of a share of
-    the heads. ``steps`` are of any order of the model under the same options. A bound that no order
-    keeps, or that the model has no figure for, is refused with a ValueError.
+    ``limit`` is the highest cost or the lowest quality allowed; None for a share of the heads.
+    ``steps`` may be of any order of the model under the same options. ValueError for a bound that
+    no order can meet, or that the model has no figure for.
     """
 
     def __init__(
@@ -144,33 +144,33 @@ class Budget:
                 self.value = budgets.seconds_cost(model, tokens, steps)
             share = bound.option == "--parameters" and bound.value <= 1
             self.limit = bound.value * (self.value(whole) if share else 1)
-            # refuses a bound that is out of reach before minutes are spent on scores
+            # refuses a bound that is out of reach before minutes are spent on scoring
             everything = [[head for step in steps for head in step]]
             budgets.prune_to_budget(model, everything, self.value, self.limit)
 
     def cut(self, steps: Sequence[Step], mask: HeadTensors) -> budgets.BudgetResult:
-        """What to remove along an order; ``mask`` is that of a share of the heads, if one is asked for."""
+        """Return what to remove along an order; a bound on the share of heads takes ``mask``."""
         if self.limit is None:
             return budgets.BudgetResult(mask, len(removed_units(steps, mask)), ())
         walk = budgets.prune_while if self.bound.option in HELD_OUT else budgets.prune_to_budget
         return walk(self.model, steps, self.value, self.limit)
 
     def shown(self, value: float) -> float:
-        """A value of the walk as people know it: a loss falls as a quality rises."""
+        """A value along the order for display: counts are rounded, the loss gets its own sign."""
         if self.bound.option in ("--parameters", "--cache-bytes"):
             return round(value)
         return -value if self.bound.option == "--lose-nats" else value
 
 
 def removed_units(steps: Sequence[Step], mask: HeadTensors) -> list[Step]:
-    """The steps that a mask cuts."""
+    """The steps whose heads a mask removes."""
     return [s for s in steps if all(mask[kind][layer, head] == 0 for kind, layer, head in s)]
 
 
 def _masked_quality(
     option: str, model: nn.Module, batches: Sequence[utils.Batch]
 ) -> Callable[[HeadTensors], float]:
-    """Accuracy, or the loss with its sign turned, of a model under a mask."""
+    """Return a function from a mask to the model's accuracy, or to its negated loss."""
     if option == "--lose-points" and not names_classes(batches[0]):
         raise ValueError("--lose-points needs classes of texts to count; give --lose-nats")
 

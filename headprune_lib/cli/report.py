@@ -1,4 +1,4 @@
-"""One page about a pruning, in one file: the map of heads, the curves, before and after."""
+"""A one-file report on a pruning: map of heads, curves, and figures before and after."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from headprune_lib.masking import HeadTensors, head_mask, masked_heads
 from headprune_lib.selection import Step
 from headprune_lib.utils import Batch
 
-_PLACES = 8  # that quality is looked at between the uncut model and the pruned one
-_POINTS = {"accuracy": 100, "bleu": 1}  # what is told in points: how many of them 1 is
+_PLACES = 8  # steps at which quality is measured, from the uncut model to the pruned one
+_POINTS = {"accuracy": 100, "bleu": 1}  # figures shown in points -> points per unit
 
 
 def page(
@@ -37,12 +37,12 @@ def page(
     measured: Mapping[str, Mapping[str, float]],
     asked: Mapping[str, str],
 ) -> str:
-    """The page as HTML, which needs no other file.
+    """Return the page as self-contained HTML.
 
     Args:
         gone: the steps that were removed, in order; quality is measured along them.
         tested: batches to measure it on.
-        asked: name of the ``model``, of what scored ``by``, and of what it was ``measured_on``.
+        asked: the names of the ``model``, the criterion (``by``) and the text ``measured_on``.
     """
     from jinja2 import Environment, PackageLoader
 
@@ -85,10 +85,10 @@ def page(
 def maps(
     before: nn.Module, after: nn.Module, scores: HeadTensors
 ) -> dict[str, list[list[tuple[str, str, float]]]]:
-    """Of each kind a row a layer, and a head's state, score and place from lowest to highest.
+    """For each kind, a row per layer, with each head's state, score and relative score.
 
-    The state is ``kept``, ``removed``, ``gone`` (before this pruning) or ``none`` (no such head);
-    the place is 0 for the lowest score of the kind and 1 for the highest.
+    The state is ``kept``, ``removed``, ``gone`` (before this pruning) or ``none`` (no such head).
+    The relative score is 0 for the lowest score of the kind and 1 for the highest.
     """
     rows: dict[str, list[list[tuple[str, str, float]]]] = {kind: [] for kind in scores}
     for block, left in zip(find_heads(before), find_heads(after), strict=True):
@@ -109,7 +109,7 @@ def maps(
 def _on_the_way(
     model: nn.Module, gone: Sequence[Step], tested: Sequence[Batch]
 ) -> dict[str, list[tuple[int, float]]]:
-    """Loss and accuracy at some places on the way from the uncut model to the pruned one."""
+    """Loss and accuracy at some points between the uncut model and the pruned one."""
     walks: dict[str, list[tuple[int, float]]] = {}
     for n_steps in sorted({round(len(gone) * i / _PLACES) for i in range(_PLACES + 1)}):
         heads = [head for step in gone[:n_steps] for head in step]

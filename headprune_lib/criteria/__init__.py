@@ -1,4 +1,4 @@
-"""What scores heads: criteria by gradients, by attention, by search and by weights alone.
+"""Criteria that score heads: by gradients, by attention, by search and by weights alone.
 
 >>> sorted(CRITERIA)[:3]
 ['confidence', 'entropy', 'entropy-low']

@@ -1,4 +1,4 @@
-"""Criteria that read attention weights, alone or beside importance."""
+"""Criteria that read attention weights, alone or together with importance."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from headprune_lib.utils import Batch, Device, OomLimit, in_double
 
 Among = Literal["kind", "model"]
 Statistic = Callable[[Weights], tuple[Tensor, Tensor]]
-"""Sums over queries and numbers of queries, (kept head,) each."""
+"""Returns sums over queries and numbers of queries, (kept head,) each."""
 _TIE = 1e-9
 
 
@@ -54,9 +54,9 @@ def confidence(
     Mean over real queries, 0 to 1 (Voita et al. 2019, section 4). It reads no labels.
 
     Args:
-        leave_out: ids of tokens whose keys do not count, such as :func:`end_ids` of the tokenizer;
-            the end mark and the separator that the model's configuration names if not given, with a
-            warning where it names neither, as BERT's does not.
+        leave_out: ids of tokens whose keys do not count, such as :func:`end_ids` of the tokenizer.
+            By default the end mark and the separator that the model's configuration names, with a
+            warning if it names neither (like BERT's).
     """
     ends = special_ids(model, ENDS) if leave_out is None else leave_out
     if leave_out is None and not ends and getattr(model, "main_input_name", "") == "input_ids":
@@ -78,10 +78,10 @@ def entropy(
     device: Device = None,
     leave_out: Collection[int] = (),
 ) -> HeadTensors:
-    """Entropy of attention weights; heads that look widely are kept.
+    """Entropy of attention weights; heads that attend widely are kept.
 
-    Mean over real queries of the entropy over the log of the number of keys seen, 0 to 1. A head
-    that never has two keys to choose from scores 0. It reads no labels.
+    Mean over real queries of the entropy divided by the log of the number of visible keys, 0 to 1.
+    A head that never sees two keys scores 0. It reads no labels.
 
     Args:
         leave_out: ids of tokens whose keys do not count, such as those of
@@ -93,9 +93,9 @@ def entropy(
 
 @register_criterion("entropy-low", weights=True)
 def entropy_low(model: nn.Module, batches: Iterable[Batch], **settings: Any) -> HeadTensors:
-    """1 minus the entropy; heads that look at few places are kept.
+    """1 minus the entropy; heads that attend narrowly are kept.
 
-    With the arguments and errors of :func:`headprune_lib.criteria.attention.entropy`.
+    Arguments and errors are those of :func:`headprune_lib.criteria.attention.entropy`.
     """
     return {kind: 1 - values for kind, values in entropy(model, batches, **settings).items()}
 
@@ -106,9 +106,9 @@ def means_over_queries(
     statistics: Sequence[Statistic],
     device: Device = None,
 ) -> list[HeadTensors]:
-    """The scores by each statistic, such as :func:`headprune_lib.attention.entropies`, in one pass.
+    """Mean of each statistic, such as :func:`headprune_lib.attention.entropies`, in one pass.
 
-    Where there was nothing to count a head has 0.
+    A head without queries to count gets 0.
     """
     blocks = find_heads(model)
 
@@ -119,7 +119,7 @@ def means_over_queries(
 
 
 def _apart(means: HeadTensors) -> list[HeadTensors]:
-    """Kind -> (quantity, layer, head) as one kind -> (layer, head) for each quantity."""
+    """Split kind -> (quantity, layer, head) into one kind -> (layer, head) per quantity."""
     n = len(next(iter(means.values())))
     return [{kind: values[i] for kind, values in means.items()} for i in range(n)]
 
@@ -151,14 +151,14 @@ def importance_entropy(
 ) -> HeadTensors:
     """Weighted mean of the ranks of importance and of entropy.
 
-    Ranks are 0 (lowest) to 1, both from one pass over the batches: what is kept is to be important
-    and to look widely, as a follow-up to the paper proposes.
+    Ranks are 0 (lowest) to 1, both from one pass over the batches: heads are kept that are
+    important and attend widely, as a follow-up to the paper proposes.
 
     Args:
         alpha: the weight of importance, 0 to 1; 1 gives the order of importance normalised by
             layer, 0 that of entropy.
         low: rank by low entropy in place of high.
-        among: heads are ranked among those of their kind, or of the whole model.
+        among: rank heads among those of their kind, or of the whole model.
         leave_out: see :func:`headprune_lib.criteria.attention.entropy`.
     """
     if not isinstance(alpha, int | float) or not 0 <= alpha <= 1:
@@ -177,7 +177,7 @@ def importance_times_entropy(
 ) -> HeadTensors:
     """Importance (Eq. 2) times the entropy (0 to 1).
 
-    With the arguments of :func:`headprune_lib.criteria.attention.both`.
+    Arguments are those of :func:`headprune_lib.criteria.attention.both`.
     """
     important, wide = both(model, batches, **settings)
     return {kind: values * wide[kind] for kind, values in important.items()}
@@ -189,7 +189,7 @@ def importance_times_focus(
 ) -> HeadTensors:
     """Importance (Eq. 2) times 1 minus the entropy.
 
-    With the arguments of :func:`headprune_lib.criteria.attention.both`.
+    Arguments are those of :func:`headprune_lib.criteria.attention.both`.
     """
     important, wide = both(model, batches, **settings)
     return {kind: values * (1 - wide[kind]) for kind, values in important.items()}
@@ -208,7 +208,7 @@ def both(
 
     def check(batch: Batch) -> None:
         check_examples_independent(model, batch, loss)
-        prove_gradients(model, batch, blocks, loss)  # its passes leave no weights among the others'
+        prove_gradients(model, batch, blocks, loss)  # outside recorded_weights
 
     def of_part(part: Batch) -> list[Tensor]:
         with recorded_weights(model, blocks) as recorded:
@@ -234,14 +234,14 @@ def both(
 def combined(
     alpha: float, important: HeadTensors, wide: HeadTensors, among: Among = "kind"
 ) -> HeadTensors:
-    """The weighted mean of the ranks of importance, not normalised as given, and of entropy."""
+    """Weighted mean of the ranks of importance (passed unnormalised) and of entropy."""
     first, second = ranks(normalize_l2(important), among), ranks(wide, among)
-    # of two heads with one mean the less important is removed first, not the one in the lower layer
+    # of two heads with equal means the less important goes first, not the one in the lower layer
     return {kind: (alpha + _TIE) * first[kind] + (1 - alpha) * second[kind] for kind in first}
 
 
 def ranks(scores: HeadTensors, among: Among = "kind") -> HeadTensors:
-    """Places of the heads in order of score, 0 (lowest) to 1; equal scores share their mean place.
+    """Ranks of the heads by score, 0 (lowest) to 1; equal scores share their mean rank.
 
     >>> ranks({"self": torch.tensor([[3.0, 1.0], [1.0, float("nan")]])})["self"].tolist()
     [[1.0, 0.25], [0.25, nan]]

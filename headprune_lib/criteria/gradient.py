@@ -1,4 +1,4 @@
-"""Criteria that take derivatives of the loss in each head's gate."""
+"""Criteria based on derivatives of the loss with respect to each head's gate."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import NO_LABEL, Batch, Device, OomLimit, eval_mode, in_double, on_device
 
 Reduce = Callable[[Tensor, Batch, AttentionLayer], Sum]
-"""What a criterion makes of a block's gradients (example, position, kept head) of a batch."""
+"""Reduces a block's gradients on a batch, (example, position, kept head), to a sum and count."""
 
 
 def _of_gradients(name: str, **settings: Any) -> Callable[[Reduce], ScoreFunction]:
-    """Register the mean over batches of what a function makes of a block's gradients."""
+    """Register the mean over batches of a function's reduction of each block's gradients."""
 
     def register(reduce: Reduce) -> ScoreFunction:
         def score(
@@ -75,7 +75,7 @@ def mean_over_examples(
     device: Device,
     sums_of: Callable[[Batch], Iterable[Sum]],
 ) -> HeadTensors:
-    """The mean over batches of what is made of each example's own derivatives."""
+    """Mean over batches of sums over examples, which must not depend on each other."""
 
     def check(batch: Batch) -> None:
         check_examples_independent(model, batch, loss)
@@ -87,8 +87,8 @@ def mean_over_examples(
 def check_some(
     model: nn.Module, blocks: Sequence[AttentionLayer], scores: HeadTensors
 ) -> HeadTensors:
-    """The scores; ValueError where every head has exactly 0: no order could be made of that."""
-    # under a mask it may be so: what is left of a model may have no influence
+    """Return the scores; ValueError if all are exactly 0, which gives no order."""
+    # allowed under a mask: the heads that are left may have no influence
     kept = [values[~values.isnan()] for values in scores.values()]
     nothing = any(map(len, kept)) and not any(values.any() for values in kept)
     if nothing and not hooked(block.part(model, "output") for block in blocks):
@@ -117,10 +117,10 @@ def importance(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -> Sum:
 def example_importance(
     model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None, device: Device = None
 ) -> HeadTensors:
-    r""":math:`|\partial L(x) / \partial \xi_h|` of each example, ``(example, layer, head)`` a kind.
+    r""":math:`|\partial L(x) / \partial \xi_h|` per example: kind -> ``(example, layer, head)``.
 
-    Its mean over examples is :func:`headprune_lib.head_importance` without normalisation; NaN where
-    a head was removed. For intervals of what is computed from importance.
+    Its mean over examples is :func:`headprune_lib.head_importance` without normalisation. NaN where
+    a head was removed. Used for confidence intervals of quantities computed from importance.
     """
     blocks, oom_limit = find_heads(model), OomLimit()
     parts: list[list[Tensor]] = []
@@ -136,8 +136,8 @@ def example_importance(
 def importance_batch(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -> Sum:
     """Absolute derivative of each batch's mean loss.
 
-    Derivatives of examples cancel, so that it depends on the batch size, as in scripts that take the
-    gradient of a batch's mean loss.
+    Derivatives of examples cancel out, so that it depends on the batch size, as in scripts that
+    take the gradient of a batch's mean loss.
     """
     return _of_mean_loss(gradient).abs(), 1
 
@@ -148,8 +148,8 @@ def importance_bertology(
 ) -> HeadTensors:
     """Absolute running total of the batches' derivatives.
 
-    ``run_bertology.py`` of transformers up to version 4 never sets its gradient back to zero, so
-    that it sums absolute running totals.
+    ``run_bertology.py`` of transformers up to version 4 never zeroes its gradient, so that it sums
+    absolute running totals.
     """
     running: dict[str, Tensor] = {}
 
@@ -164,9 +164,9 @@ def importance_bertology(
 def importance_signed(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -> Sum:
     """Derivative with its sign: what removal costs, to first order.
 
-    Minus Eq. 2 without the absolute value, in nats; it does not depend on the batch size. Closing a
-    gate from 1 to 0 adds this much to the loss, to first order. A head that does harm scores below 0
-    and is removed first; one that helps some examples as much as it harms others scores 0. Molchanov et
+    Minus Eq. 2 without the absolute value, in nats; independent of the batch size. Closing a gate
+    from 1 to 0 adds this much to the loss, to first order. A harmful head scores below 0 and is
+    removed first; one that helps some examples as much as it harms others scores 0. Molchanov et
     al. 2017 explain why the absolute value is taken.
     """
     return -gradient.sum((0, 1)), len(gradient)
@@ -176,9 +176,9 @@ def importance_signed(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -
 def importance_token(gradient: Tensor, batch: Batch, block: AttentionLayer) -> Sum:
     """Absolute value of each token's share of the derivative.
 
-    What the code of Michel, Levy & Neubig 2019 computes in place of Eq. 2: a mean over tokens.
+    The code of Michel, Levy & Neubig 2019 computes this in place of Eq. 2: a mean over tokens.
     """
-    # positions that are not padding; of a decoder beside an encoder as many as there are labels
+    # non-padding positions; in the decoder of an encoder-decoder, as many as there are labels
     decoder, labels = block.kind in ("enc-dec", "dec-dec"), batch.get("labels")
     mask = batch.get("decoder_attention_mask" if decoder else "attention_mask")
     if mask is None and decoder and labels is not None and labels.shape == gradient.shape[:2]:
@@ -210,7 +210,7 @@ def logits_norm(
 
 
 def _norm(outputs: Any, batch: Batch) -> Tensor:
-    """(batch, …, class) -> (batch,); of a model with logits at each position, the labelled ones."""
+    """Norm of the logits (batch, …, class) -> (batch,); of token logits, only labelled ones."""
     logits = outputs.logits
     labels = batch.get("labels")
     if labels is not None and labels.shape == logits.shape[:-1] and labels.ndim > 1:
@@ -232,7 +232,7 @@ def importance_integrated(
     Integrated gradients (Sundararajan et al. 2017) in the gates, from all closed to all open:
     :math:`\mathbb{E}_x |\int_0^1 \partial L(x) / \partial \xi_h |_{\xi = \alpha 1} d\alpha|`, in
     nats. Over all heads the integrals sum to the loss with no head minus the loss with all of them.
-    The midpoint rule takes ``steps`` passes of what :func:`headprune_lib.head_importance` takes one.
+    The midpoint rule takes ``steps`` passes per pass of :func:`headprune_lib.head_importance`.
     """
     if steps < 1:
         raise ValueError(f"steps is {steps}; the integral needs at least 1")
@@ -245,7 +245,7 @@ def importance_integrated(
             half_open = [torch.full((len(block.kept_heads),), at) for block in blocks]
             with gated(model, half_open, blocks):
                 gradients = batch_gradients(model, batch, blocks, loss, oom_limit)
-            # a gate's derivative is that of its factor, which multiplies what is already scaled
+            # the gradient is that of a further factor on the gated output: divide by the gate
             terms = (in_double(gradient.sum(1)) / at / steps for gradient in gradients)
             integrals = [total + term for total, term in zip(integrals, terms, strict=True)]
         return [(integral.abs().sum(0), len(integral)) for integral in integrals]
@@ -263,15 +263,15 @@ def second_order(
     probes: int | None = 4,
     seed: int = 0,
 ) -> HeadTensors:
-    r"""What removal costs by the loss's second-order expansion.
+    r"""Cost of removal by the loss's second-order expansion.
 
     :math:`\mathbb{E}_x [-\partial L(x) / \partial \xi_h + \frac{1}{2} \partial^2 L(x) / \partial
-    \xi_h^2]` in nats: optimal brain damage (LeCun et al. 1990) in the gates, the slope not dropped.
+    \xi_h^2]` in nats: optimal brain damage (LeCun et al. 1990) of the gates, with the slope kept.
 
     Args:
-        probes: the diagonal of the Hessian is estimated from so many products with random signs
-            a batch (Hutchinson 1989); None computes it exactly, with one product a head.
-        seed: of the signs.
+        probes: number of products with random signs per batch from which the diagonal of the
+            Hessian is estimated (Hutchinson 1989); None computes it exactly, one product per head.
+        seed: of the random signs.
 
     Raises:
         ValueError: an attention kernel without a second derivative (flash or flex attention).
@@ -311,10 +311,10 @@ def second_order(
 def _diagonal(
     slopes: Tensor, gates: Sequence[Tensor], probes: int | None, generator: torch.Generator
 ) -> Tensor:
-    """(head of any block,): second derivative of the summed loss in each gate.
+    """Second derivative of the summed loss with respect to each gate, (heads of all blocks,).
 
-    Each vector v gives v * (H v); the mean over vectors of random signs is the diagonal of H, and
-    so is the sum over those with a single one.
+    Each vector v gives v * (H v). Its mean over vectors of random signs estimates the diagonal of
+    H; its sum over the unit vectors is the diagonal.
     """
     n = len(slopes)
     if probes is None:

@@ -1,4 +1,4 @@
-"""What a criterion is, the register that names them all, and the mean over batches under them."""
+"""Criteria, the registry of their names, and the mean over batches that they share."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch, Device, in_double, on_device
 
 Normalize = Literal["l2"] | None
-"""``"l2"``: over the l2 norm of the layer's scores (paper, section 4.1); None: as they are."""
+"""``"l2"``: divided by the l2 norm of the layer's scores (paper, section 4.1); None: unchanged."""
 
 ScoreFunction = Callable[..., HeadTensors]
-"""``(model, batches, *, loss=None, device=None) -> scores`` that are not normalised.
+"""``(model, batches, *, loss=None, device=None) -> scores``, not normalised.
 
 The lowest score is removed first. Scores are kind -> float64 tensor of shape ``(layer, head)``, NaN
 for heads that were removed. Further settings are keywords with defaults. The first line of the
@@ -30,16 +30,16 @@ docstring says what the scores are, and ``headprune criteria`` lists it.
 
 @dataclass(frozen=True)
 class Criterion:
-    """Something that scores heads.
+    """A named way of scoring heads.
 
     Attributes:
-        name: what commands, files and curves call it.
+        name: its name in commands, files and curves.
         score: the function.
         normalize: how its scores are normalised by default.
-        variant: its short name in ``head_importance(variant=)``, if it is one of the quantities
-            that are called importance.
+        variant: its short name in ``head_importance(variant=)``, if it is a variant of
+            importance.
         version: bumped by hand when its meaning changes; its curves are then measured anew.
-        weights: whether it reads attention weights, which the eager kernel alone makes.
+        weights: whether it reads attention weights, which only the eager kernel returns.
     """
 
     name: str
@@ -51,23 +51,23 @@ class Criterion:
 
     @property
     def leaves_ends_out(self) -> bool:
-        """Whether it leaves out end marks where it is not told what: a tokenizer knows them best."""
+        """Whether it leaves out end marks by default; a tokenizer knows them best."""
         leave_out = inspect.signature(self.score).parameters.get("leave_out")
         return leave_out is not None and leave_out.default is None
 
     @property
     def summary(self) -> str:
-        """What its scores are: the first line of the function's docstring."""
+        """One-line description of its scores: the first line of the function's docstring."""
         return (inspect.getdoc(self.score) or "").partition("\n")[0]
 
     @property
     def place(self) -> str:
-        """Where its function is written: a cell that is run again registers the same one anew."""
+        """Qualified name of its function, the same if a notebook cell is run again."""
         return f"{self.score.__module__}.{getattr(self.score, '__qualname__', repr(self.score))}"
 
 
 CRITERIA: dict[str, Criterion] = {}
-"""Name -> criterion: those of this package and those that a user registers."""
+"""All criteria by name: built-in ones and those that a user registers."""
 
 Function = TypeVar("Function", bound=ScoreFunction)
 
@@ -85,8 +85,8 @@ def register_criterion(
     The arguments are those of :class:`headprune_lib.criteria.Criterion`.
 
     Raises:
-        ValueError: a name of other signs than small letters, digits and hyphens, or one that
-            another function has.
+        ValueError: a name with characters other than small letters, digits and hyphens, or one
+            that another function has.
 
     Example:
         >>> @register_criterion("first")
@@ -98,7 +98,7 @@ def register_criterion(
         'Number of the head.'
         >>> del CRITERIA["first"]
     """
-    # no spaces: an order of removal is a criterion's name and at most one word more
+    # no spaces: in an order's name they separate the criterion from the words that follow
     if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
         raise ValueError(f"a criterion's name has small letters, digits and hyphens, not {name!r}")
 
@@ -113,7 +113,7 @@ def register_criterion(
 
 
 def get_criterion(name: str) -> Criterion:
-    """The criterion of a name.
+    """The criterion with a given name.
 
     Raises:
         ValueError: there is none; the nearest names are suggested.
@@ -124,13 +124,13 @@ def get_criterion(name: str) -> Criterion:
 
 
 def normalize_l2(scores: HeadTensors) -> HeadTensors:
-    """Each layer's scores over their l2 norm (paper, section 4.1); a layer of zeros stays zero."""
+    """Divide each layer's scores by their l2 norm (paper, section 4.1); zeros stay zero."""
     norms = {kind: x.nan_to_num().norm(dim=1, keepdim=True) for kind, x in scores.items()}
     return {kind: x / norms[kind].where(norms[kind] != 0, 1) for kind, x in scores.items()}
 
 
 Sum = tuple[Tensor, Tensor | int]
-"""A sum (…, kept head) over what is averaged, and how much that is."""
+"""A sum (…, kept head), and the number of terms in it."""
 
 
 def mean_over_batches(
@@ -141,10 +141,10 @@ def mean_over_batches(
     sums_of: Callable[[Batch], Iterable[Sum]],
     check: Callable[[Batch], None] | None = None,
 ) -> HeadTensors:
-    """The mean that a criterion is: sums over all batches, divided by their counts.
+    """Return a criterion's mean: sums over all batches, divided by their counts.
 
-    ``sums_of`` says what a batch, on its device, adds to each block; sums stay there until the last
-    batch is done. ``check`` is asked of the first batch.
+    ``sums_of`` returns each block's sum and count on a batch; sums stay on the device until the
+    last batch is done. ``check`` is called on the first batch.
 
     Returns:
         kind -> float64 tensor of shape ``(…, layer, head)``; 0 where nothing was counted, NaN for
@@ -162,10 +162,10 @@ def mean_over_batches(
 
 
 def to_head_tensors(blocks: Sequence[AttentionLayer], values: Sequence[Tensor]) -> HeadTensors:
-    """Values (…, kept head) of all blocks of a model as kind -> (…, layer, head), NaN for removed heads.
+    """Collect each block's (…, kept head) as kind -> (…, layer, head), NaN for removed heads.
 
     Raises:
-        ValueError: NaN for a head that is there.
+        ValueError: NaN for a head that was not removed.
     """
     scores: HeadTensors = {}
     shapes = shapes_of(blocks)

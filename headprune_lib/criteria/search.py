@@ -1,4 +1,4 @@
-"""Criteria that search: what is removed is tried out, step by step, in samples, or by training."""
+"""Criteria that search: removal is tried step by step, in samples, or by training gates."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def greedy(
     device: Device = None,
     steps: int = 20,
 ) -> HeadTensors:
-    """Place in a search that removes what raises the loss least.
+    """Rank in a search that first removes what raises the loss least.
 
-    Backward elimination: 0 (removed first) to 1. Each of ``steps`` steps measures the loss without each
-    remaining head, and removes as many heads as :func:`headprune_lib.prune_schedule` says, those that
-    raise the loss least first. The batches are read once and kept.
+    Backward elimination: 0 (removed first) to 1. Each of ``steps`` steps measures the loss without
+    each remaining head, and removes as many heads as :func:`headprune_lib.prune_schedule` says,
+    those that raise the loss least first. The batches are read once and kept.
     """
     kept = _searched(model, batches, loss, steps=steps)
     blocks = find_heads(model)
@@ -71,10 +71,10 @@ def losses_without(
     loss: Loss | None = None,
     device: Device = None,
 ) -> list[float]:
-    """Mean loss of an example without each head, and without those that the mask cuts.
+    """Mean loss per example without each head, in addition to those that the mask cuts.
 
-    What a head does not change is computed once, but for a loss of one's own, which may want what
-    the model makes of the labels.
+    What a head does not change is computed once, except for a custom loss, which may need outputs
+    that the model computes from the labels.
     """
     if loss is not None:
         losses = []
@@ -94,7 +94,7 @@ def losses_without(
 def mean_loss(
     model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None, device: Device = None
 ) -> Tensor:
-    """Mean loss of an example, in nats, a number on the model's device."""
+    """Mean loss per example in nats, a scalar on the model's device."""
     with eval_mode(model), torch.no_grad():
         losses = [example_losses(model, each, loss) for each in on_device(model, batches, device)]
     return in_double(torch.cat(losses)).mean()
@@ -112,7 +112,7 @@ def shapley(
 ) -> HeadTensors:
     """Shapley value: what a head adds to random sets of others.
 
-    By how much a head lowers the loss when it joins those before it, in nats (Castro et al. 2009, by
+    How much a head lowers the loss when it joins those before it, in nats (Castro et al. 2009, by
     sampled permutations; Held and Yang 2023 prune heads by it). Each permutation adds the heads one
     by one to a model without any, on one batch; the batches take turns. The values sum to the loss
     without heads minus the loss with all, on these batches.
@@ -162,13 +162,13 @@ def gates(
     r"""Learned gates, with the model's weights frozen.
 
     The log alpha of hard concrete gates (Voita et al. 2019, section 6; Louizos et al. 2018) that
-    minimise :math:`\mathbb{E}\, L(x; \xi) + \lambda \sum_h P(\xi_h \neq 0)`: what is pushed below 0
-    is closed first. The penalty is on the mean probability that a gate is open; the batches take
-    turns.
+    minimise :math:`\mathbb{E}\, L(x; \xi) + \lambda \sum_h P(\xi_h \neq 0)`: heads pushed below 0
+    are removed first. The penalty is on the mean probability that a gate is open. The batches
+    take turns.
 
     Args:
-        updates: of Adam, in place of which nothing else of the model is trained.
-        penalty: in units of the loss, for all gates open; it is to be of the loss's own size.
+        updates: number of Adam's updates of the gates; the model itself is not trained.
+        penalty: in units of the loss, with all gates open; it should be of the loss's own size.
     """
     kept = _searched(model, batches, loss, updates=updates)
     blocks, device = find_heads(model), ensure_device(model, device)
@@ -193,7 +193,7 @@ def gates(
 
 
 def _sampled(log_alpha: Tensor, generator: torch.Generator) -> Tensor:
-    """A gate from 0 to 1, drawn anew, that a gradient flows through."""
+    """Sample gates from 0 to 1 through which a gradient flows."""
     noise = torch.rand(log_alpha.shape, generator=generator).clamp(1e-6, 1 - 1e-6)
     soft = torch.sigmoid((noise.to(log_alpha.device).logit() + log_alpha) / _TEMPERATURE)
     return (soft * (_HIGH - _LOW) + _LOW).clamp(0, 1)
@@ -202,7 +202,7 @@ def _sampled(log_alpha: Tensor, generator: torch.Generator) -> Tensor:
 def _searched(
     model: nn.Module, batches: Iterable[Batch], loss: Loss | None, **repeats: int
 ) -> list[Batch]:
-    """The batches, which are read more than once; ValueError for what cannot be searched by."""
+    """Check the settings, and return the batches as a list, since they are read repeatedly."""
     for name, number in repeats.items():
         if number < 1:
             raise ValueError(f"{name} is {number}; give at least 1")
@@ -210,7 +210,7 @@ def _searched(
     if not kept:
         raise ValueError("no batches given: give at least one, with one example or more")
     labelled = [batch for batch in kept if isinstance(batch.get("labels"), Tensor)]
-    usual = loss or default_loss(model)  # a loss of one's own says itself what counts
+    usual = loss or default_loss(model)  # a custom loss decides itself what counts
     if loss is None and labelled and not any(n_labels(usual, batch) for batch in labelled):
         raise ValueError(f"there is no loss to score heads by: {NOTHING_COUNTS}")
     return kept

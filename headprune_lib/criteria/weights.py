@@ -1,4 +1,4 @@
-"""Criteria that read no text: weights alone, or nothing."""
+"""Criteria that read no text: by the weights alone, or random."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def magnitude(
 
 
 def _norms(model: nn.Module, block: AttentionLayer) -> Tensor:
-    """(kept heads,): the norm of each head's product, without ever making the product."""
+    """Norm of each head's product of projections, (kept heads,), without forming the product."""
     n = len(block.kept_heads)
     if not n:
         return torch.zeros(0, dtype=torch.float64)
@@ -84,7 +84,7 @@ def random_scores(
 ) -> HeadTensors:
     """Uniform on 0 to 1, the baseline that a criterion has to beat.
 
-    The same for a seed and a model's shape; nothing but the model is read.
+    Determined by the seed and the model's shape; the batches are not read.
     """
     generator = torch.Generator().manual_seed(seed)
     blocks = find_heads(model)

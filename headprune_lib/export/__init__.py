@@ -1,4 +1,4 @@
-"""Pruned models in forms that other programs load: transformers' own, ONNX, GGUF."""
+"""Export of pruned models to forms that other programs load: transformers, ONNX, GGUF."""
 
 from headprune_lib.export.gguf import export_gguf
 from headprune_lib.export.onnx import export_onnx

@@ -1,4 +1,4 @@
-"""Whether what was written computes what the model does."""
+"""Checks that an exported model computes what the original does."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from headprune_lib.utils import ensure_device, eval_mode, to_device, uncompiled
 
 
 def unwrap_compiled(model: Any) -> Any:
-    """The model itself, where torch.compile wraps it; its weights must be in memory."""
+    """The model without the wrapper of torch.compile; its weights must be in memory."""
     model = uncompiled(model)
     ensure_device(model, None)
     return model
 
 
 def inputs_for(model: nn.Module) -> Inputs:
-    """Random inputs that the model runs on; ValueError for none of those that were tried."""
+    """Random inputs that the model runs on; ValueError if none of those tried works."""
     problem: Exception | None = None
     for inputs in example_inputs(model):
         placed = to_device(inputs, next(model.parameters()).device)
         try:
             with torch.no_grad(), eval_mode(model):
                 model(**placed)
-        except Exception as error:  # whatever a model makes of inputs that are none
+        except Exception as error:  # models raise all kinds of errors for unsuitable inputs
             problem = problem or error
         else:
             return placed
@@ -38,7 +38,7 @@ def inputs_for(model: nn.Module) -> Inputs:
 
 
 def check_same(model: nn.Module, other: nn.Module) -> float:
-    """The largest difference of the outputs of two models on the same random inputs."""
+    """Largest difference between two models' outputs on the same random inputs."""
     inputs = inputs_for(model)
     with torch.no_grad(), eval_mode(model):
         expected = floating(model(**inputs))
@@ -50,9 +50,9 @@ def check_same(model: nn.Module, other: nn.Module) -> float:
 def difference(
     here: list[Tensor], there: list[Tensor], model: nn.Module, tolerance: float = 1e-5
 ) -> float:
-    """The largest difference of two lists of outputs; ValueError where it is no rounding.
+    """Largest difference between two lists of outputs; ValueError if it is more than rounding.
 
-    That is up to ``tolerance`` for outputs of the size of 1, and more in the model's precision.
+    Up to ``tolerance`` times the largest output (at least 1) is allowed, more in coarse precision.
     """
     shapes = [[tuple(output.shape) for output in outputs] for outputs in (here, there)]
     if shapes[0] != shapes[1]:
@@ -70,7 +70,7 @@ def difference(
 
 
 def floating(outputs: Any) -> list[Tensor]:
-    """The numbers that a model returns first: logits, or hidden states."""
+    """The first floating-point output of a model: logits, or hidden states."""
     values = outputs.values() if hasattr(outputs, "values") else outputs
     tensors = [x for x in values if isinstance(x, Tensor) and x.is_floating_point()]
     return [tensor.double() for tensor in tensors[:1]]

@@ -1,4 +1,4 @@
-"""Configurations that may say which heads a pruned model has left; whether one does is tried."""
+"""Candidate configurations for the heads that a pruned model has left; each is to be tried."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from headprune_lib.specs import AttentionLayer
 
-# Llama's configuration refuses a number of heads that does not divide the hidden size; these classes
-# compute the same and do not refuse, with what must be said for them to be the same.
+# Llama's configuration refuses a number of heads that does not divide the hidden size. These
+# classes accept it, and compute the same if given these fields.
 _LLAMAS: dict[str, dict[str, Any]] = {
     "Mistral": {"sliding_window": None},
-    "SeedOss": {"residual_dropout": 0.0},  # for Llama's biases, which Mistral has not
+    "SeedOss": {"residual_dropout": 0.0},  # for Llama's biases, which Mistral lacks
 }
 _WIDTHS = ("d_kv", "head_dim")
 
 Place = tuple[str, ...]
-"""Names that lead from the model's configuration to one within it."""
+"""Field names that lead from the model's configuration to a nested one."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A class and a configuration for it, as a dictionary, and how it says what is left."""
+    """A class, a configuration for it as a dictionary, and how that states the heads left."""
 
     model_class: type[PreTrainedModel]
     config_class: type[PreTrainedConfig]
@@ -37,12 +37,12 @@ class Candidate:
     route: str
 
     def config(self) -> PreTrainedConfig:
-        """The configuration; whatever its class makes of what cannot be is raised."""
+        """The configuration; raises whatever its class raises for impossible values."""
         return self.config_class.from_dict(copy.deepcopy(self.fields))
 
 
 class _Described(NamedTuple):
-    """Where the configuration of a block lies, and the fields there that number its heads."""
+    """A block, the place of its configuration, and the fields there that count its heads."""
 
     block: AttentionLayer
     place: Place
@@ -50,7 +50,7 @@ class _Described(NamedTuple):
 
 
 def candidates(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> Iterator[Candidate]:
-    """What may describe the model, the plainest first: :func:`_uniform`, or numbers layer by layer."""
+    """Candidates for a model, the simplest first: :func:`_uniform`, or numbers layer by layer."""
     described = _describe(model, blocks)
     if (counts := _one_count_each(described)) is not None:
         yield from _uniform(model, described, counts)
@@ -60,7 +60,7 @@ def candidates(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> Iter
 
 
 def numbers_taken(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> Iterator[int]:
-    """The numbers of heads of this width, smaller than that built, that can be said of all layers."""
+    """Numbers of heads of this width, below the original, that all layers can be given alike."""
     for groups in range(1, min(block.n_heads // block.queries_per_kv for block in blocks)):
         smaller = [replace(b, kept_heads=tuple(range(groups * b.queries_per_kv))) for b in blocks]
         described = _describe(model, smaller)
@@ -73,8 +73,8 @@ def numbers_taken(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> I
 def _uniform(
     model: PreTrainedModel, described: Sequence[_Described], counts: dict[tuple[Place, str], int]
 ) -> Iterator[Candidate]:
-    """The model's own class with one number of heads for all layers; then with the width of a head
-    said apart, which a class may or may not read; then another class that computes the same.
+    """Candidates with one number of heads for all layers: the model's own class, the same with an
+    explicit head width, which a class may or may not read, then a class that computes the same.
     """
     classes = (type(model), type(model.config))
     fields = model.config.to_dict()
@@ -98,8 +98,8 @@ def _uniform(
 
 
 def _holds(candidate: Candidate, blocks: Sequence[AttentionLayer]) -> bool:
-    """Whether a candidate's class makes output projections of these numbers of heads."""
-    with suppress(Exception), torch.device("meta"):  # whatever the class makes of a number
+    """Whether a candidate's class builds output projections for these numbers of heads."""
+    with suppress(Exception), torch.device("meta"):  # a class may raise anything for a number
         model = candidate.model_class(candidate.config())
         outputs: list[Any] = [block.part(model, "output") for block in blocks]
         return all(
@@ -132,7 +132,7 @@ def _configs(config: PreTrainedConfig, place: Place = ()) -> Iterator[tuple[Plac
 
 
 def _place(model: nn.Module, block: AttentionLayer, places: dict[Place, Any]) -> Place:
-    """Where the configuration lies that sizes a block: that of the module around it."""
+    """Place of the configuration that sizes a block: that of the module around it."""
     parts = block.path.split(".")
     for end in range(len(parts) - 1, -1, -1):
         config = getattr(model.get_submodule(".".join(parts[:end])), "config", None)
@@ -144,7 +144,7 @@ def _place(model: nn.Module, block: AttentionLayer, places: dict[Place, Any]) ->
 
 
 def _numbers(config: Any, block: AttentionLayer) -> dict[str, int]:
-    """The fields that say how many heads a block has, with the numbers for what is left of it."""
+    """The fields that count a block's heads, with the numbers that are left."""
     side = {"enc-enc": "encoder", "enc-dec": "decoder", "dec-dec": "decoder"}.get(block.kind)
     names = [*([f"{side}_attention_heads"] if side else []), "num_attention_heads", "num_heads"]
     real_names, held = getattr(config, "attribute_map", None) or {}, config.to_dict()
@@ -157,7 +157,7 @@ def _numbers(config: Any, block: AttentionLayer) -> dict[str, int]:
 
 
 def _one_count_each(described: Sequence[_Described]) -> dict[tuple[Place, str], int] | None:
-    """A number for each field, or None where no one number does."""
+    """One number for each field, or None if no single number suits all blocks."""
     counts: dict[tuple[Place, str], int] = {}
     for block, place, numbers in described:
         if not numbers or not block.kept_heads:
@@ -169,10 +169,10 @@ def _one_count_each(described: Sequence[_Described]) -> dict[tuple[Place, str], 
 
 
 def _layer_by_layer(model: PreTrainedModel, described: Sequence[_Described]) -> dict[str, Any]:
-    """Numbers in ``per_layer_config``, which every configuration takes and few classes read."""
+    """Fields with numbers in ``per_layer_config``, which all configurations take and few read."""
     fields = model.config.to_dict()
     for block, place, numbers in described:
-        # among all layers, of which some may have no attention
+        # index among all layers, some of which may have no attention
         layer = int(getattr(block.part(model, "core"), "layer_idx", None) or block.layer)
         held = _at(fields, place).setdefault("per_layer_config", {})
         name = next((name for name in held if int(name) == layer), str(layer))

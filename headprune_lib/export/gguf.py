@@ -1,4 +1,4 @@
-"""Models in files of llama.cpp (``.gguf``): a pruned Llama written, any language model read."""
+"""GGUF files of llama.cpp: write a pruned Llama, read any language model."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from headprune_lib.messages import one_line, quiet
 from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import staged_path
 
-# llama.cpp's architectures: Llama, and Llama with numbers of heads, or none, of each layer's own
+# llama.cpp's architectures: Llama, and Llama with a number of heads, or none, for each layer
 EVEN, UNEVEN = "llama", "deci"
 _CLASSES = ("LlamaForCausalLM", "MistralForCausalLM")
 
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """What was written.
+    """An exported GGUF file.
 
     Attributes:
         path: the file.
         architecture: llama.cpp's name of the architecture.
-        tokenizer: the file that the tokenizer came from, or ``"none"``: token ids alone.
+        tokenizer: the file that the tokenizer came from, or ``"none"`` for token ids alone.
     """
 
     path: Path
@@ -54,21 +54,20 @@ def export_gguf(
 ) -> ExportedFile:
     """Write a Llama, or a Mistral without a sliding window, as a GGUF file in float32.
 
-    Layers may have any numbers of heads left; the first needs one. Where all have as many it is
-    llama.cpp's architecture ``llama``; else ``deci``, the same with numbers of heads for each
-    layer, and with layers that have none. Quantise the file with llama.cpp's own
-    ``llama-quantize``. Nothing here opens the file again: a test compares the logits of llama.cpp
-    with the model's.
+    Layers may have any number of heads left, the first at least one. If all have equally many, the
+    architecture is llama.cpp's ``llama``; otherwise it is ``deci``, the same with a number of heads
+    for each layer, which may be none. Quantise the file with llama.cpp's own ``llama-quantize``.
+    The file is not read back here: a test compares the logits of llama.cpp with the model's.
 
     Args:
         tokenizer_from: a GGUF file of the unpruned model, whose tokenizer is copied. Without one
             the file takes token ids alone.
 
     Raises:
-        FileExistsError: the file is there.
-        FileNotFoundError: ``tokenizer_from`` is not.
-        ValueError: the extra ``gguf`` is not installed; or a model that the architecture does not
-            describe: another class or activation, biases, a sliding window, scaled rotary positions
+        FileExistsError: the file exists.
+        FileNotFoundError: ``tokenizer_from`` does not exist.
+        ValueError: the extra ``gguf`` is not installed; or the architecture does not describe the
+            model: another class or activation, biases, a sliding window, scaled rotary positions
             other than Llama 3's, a first layer without heads.
     """
     model, path = unwrap_compiled(model), Path(path)
@@ -87,7 +86,7 @@ def export_gguf(
 
 
 def _why_not(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> Iterator[str]:
-    """What of a model the architecture does not describe."""
+    """Reasons why the architecture does not describe a model."""
     name, config = type(model).__name__, model.config
     if name not in _CLASSES:
         yield (
@@ -117,7 +116,7 @@ def _why_not(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> Iterat
 
 
 def _places(model: PreTrainedModel) -> dict[str, str | None]:
-    """Names of weights -> their names in the file; None for biases, adapters and the like."""
+    """Name of each weight -> its name in the file; None for biases, adapters and the like."""
     import gguf
 
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, model.config.num_hidden_layers)
@@ -131,7 +130,7 @@ def _write(
     path: Path,
     tokenizer_from: str | os.PathLike | None,
 ) -> str:
-    """Returns llama.cpp's name of the architecture."""
+    """Write the file, and return llama.cpp's name of the architecture."""
     import gguf
 
     config = model.config
@@ -164,7 +163,7 @@ def _write(
 def _tensors(
     model: PreTrainedModel, blocks: Sequence[AttentionLayer]
 ) -> Iterator[tuple[str, Tensor]]:
-    """Names and weights as llama.cpp has them; a layer without heads has no attention at all."""
+    """Names and weights as llama.cpp has them; a layer without heads has no attention weights."""
     rope, width = model.config.rope_parameters, blocks[0].head_dim
     if rope["rope_type"] == "llama3":
         frequencies = model.get_submodule("model.rotary_emb").inv_freq.float()
@@ -200,7 +199,7 @@ def _add_tokenizer(writer: Any, tokenizer_from: str | os.PathLike | None) -> Non
 
 @contextmanager
 def _reading(path: Path, what: str) -> Iterator[None]:
-    """Inside, whatever the readers make of bytes that cannot be is a ValueError that names the file."""
+    """Turn any error of the readers within the context into a ValueError that names the file."""
     if find_spec("gguf") is None:
         raise ValueError(f"{path} is read by gguf, not installed: pip install 'headprune[gguf]'")
     try:
@@ -211,7 +210,7 @@ def _reading(path: Path, what: str) -> Iterator[None]:
 
 
 def read_gguf(path: Path) -> PreTrainedModel:
-    """A language model in evaluation mode, its quantised weights put back into numbers.
+    """Read a language model in evaluation mode, with its weights dequantised.
 
     Raises:
         ValueError: the extra ``gguf`` is not installed, or the file is damaged or of an
@@ -222,7 +221,7 @@ def read_gguf(path: Path) -> PreTrainedModel:
             path.parent, gguf_file=path.name, dtype=torch.float32, output_loading_info=True
         )
         _check_all_read(path, read, loading_info)
-    # what was read counts as quantised, although its weights are numbers: it would not be trained
+    # transformers marks the model as quantised, though its weights are not, and would not train it
     if hasattr(read.config, "quantization_config"):
         del read.config.quantization_config
     model = AutoModelForCausalLM.from_config(read.config, dtype=torch.float32)
@@ -231,7 +230,7 @@ def read_gguf(path: Path) -> PreTrainedModel:
 
 
 def _check_all_read(path: Path, read: Any, found: Mapping[str, Any]) -> None:
-    """Raises ValueError where the file lacks weights, which are made up, or holds others."""
+    """Raise ValueError if the file lacks weights, which would be made up, or has others."""
     import gguf
 
     if missing := sorted(found["missing_keys"]):
@@ -253,7 +252,7 @@ def read_gguf_tokenizer(path: Path) -> PreTrainedTokenizerBase:
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: as of :func:`read_gguf`; or one that transformers does not read.
+        ValueError: as for :func:`read_gguf`, or a tokenizer that transformers does not read.
     """
     with _reading(path, "its tokenizer"):
         import gguf

@@ -1,4 +1,4 @@
-"""A pruned model as an ONNX graph, whose weights have the sizes that are left."""
+"""Export of a pruned model as an ONNX graph, whose weights have their pruned sizes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from headprune_lib.utils import eval_mode
 
 GRAPH = "model.onnx"
 _TOLERANCE = 1e-4
-# Examples and tokens: of what is traced, then of what is compared.
+# Examples and tokens of the traced inputs, then of the compared ones.
 _TRACED, _COMPARED = (3, 7), ((1, 5), (4, 11))
 
 
 @dataclass(frozen=True)
 class ExportedGraph:
-    """What was written.
+    """An exported ONNX graph.
 
     Attributes:
-        folder: where; the graph is ``model.onnx`` there, its weights ``model.onnx.data``.
-        difference: largest difference of the outputs of the model and of the graph in ONNX
+        folder: contains the graph, ``model.onnx``, and its weights, ``model.onnx.data``.
+        difference: largest difference between the outputs of the model and of the graph in ONNX
             Runtime, on random inputs of other batch sizes and lengths than those traced.
     """
 
@@ -46,15 +46,15 @@ class ExportedGraph:
 def export_onnx(model: PreTrainedModel, folder: str | os.PathLike) -> ExportedGraph:
     """Write one forward pass of a model as ``model.onnx``, by transformers' own exporter.
 
-    Layers may have any numbers of heads left, or none; what was removed is not in the file. The
-    batch size is free, and the length where the model reads tokens. Outputs are those of
-    ``model(**inputs)`` without a cache: generation computes each prefix anew. What was written is
-    compared with the model in ONNX Runtime before the folder takes its name.
+    Layers may have any number of heads left, or none; removed heads are not in the file. The batch
+    size is dynamic, and so is the length if the model reads tokens. Outputs are those of
+    ``model(**inputs)`` without a cache: generation computes each prefix anew. The graph is
+    compared with the model in ONNX Runtime before the folder gets its name.
 
     Raises:
-        FileExistsError: the folder holds something already.
+        FileExistsError: the folder is not empty.
         ValueError: the extra ``onnx`` is not installed or this transformers has no exporter; the
-            model cannot be traced; or the graph computes something else by more than 1e-4.
+            model cannot be traced; or the graph's outputs differ by more than 1e-4.
     """
     _check_installed()
     from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
@@ -70,7 +70,7 @@ def export_onnx(model: PreTrainedModel, folder: str | os.PathLike) -> ExportedGr
         try:
             with torch.no_grad(), eval_mode(model), _without_cache(model):
                 exported = OnnxExporter().export(model, traced, OnnxConfig(dynamic_shapes=free))
-        except Exception as error:  # whatever tracing makes of a model's code
+        except Exception as error:  # tracing may raise anything for a model's code
             raise ValueError(
                 f"{type(model).__name__} cannot be traced as one graph ({one_line(error)}); "
                 "save_pruned and load_pruned keep it"
@@ -82,7 +82,7 @@ def export_onnx(model: PreTrainedModel, folder: str | os.PathLike) -> ExportedGr
     return ExportedGraph(folder, largest)
 
 
-# that of transformers 5.17 gives a graph of another kind
+# the exporter of transformers 5.17 returns another kind of graph
 _OLD_EXPORTER = (
     "this version of transformers has no ONNX exporter (transformers.exporters) whose graphs can be "
     "saved; install a newer one, pip install -U transformers"
@@ -98,7 +98,7 @@ def _check_installed() -> None:
 
 
 def _sized(inputs: Inputs, n: int, length: int) -> dict[str, Tensor]:
-    """Inputs of another batch size and length, the last two tokens of the last row padding."""
+    """Inputs of another batch size and length; the last row's last two tokens are padding."""
     sized: dict[str, Tensor] = {}
     for name, value in inputs.items():
         if isinstance(value, Tensor):
@@ -126,8 +126,8 @@ def _difference(model: PreTrainedModel, graph: Path, inputs: dict[str, Tensor]) 
 
 @contextmanager
 def _without_cache(model: PreTrainedModel) -> Iterator[None]:
-    """Inside, the model returns no keys and values, which would be outputs of the graph."""
-    # every configuration that a module reads; the parts may have copies
+    """Turn off the model's cache, whose keys and values would be outputs of the graph."""
+    # every module's configuration, since parts may have copies
     configs = [module.config for module in model.modules() if hasattr(module, "config")]
     with ExitStack() as stack:
         for config in configs:
@@ -139,7 +139,7 @@ def _without_cache(model: PreTrainedModel) -> Iterator[None]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Inside, the exporters neither warn of versions nor print their steps."""
+    """Suppress the exporters' warnings about versions and their printed steps."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

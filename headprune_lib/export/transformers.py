@@ -1,4 +1,4 @@
-"""A pruned model as a folder that plain transformers opens."""
+"""Export of a pruned model to a folder that plain transformers opens."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _OTHERWISE = (
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """An exported folder.
 
     Attributes:
-        folder: where.
+        folder: its path.
         model_class: name of the class of transformers that opens it.
-        route: ``"uniform"``, one number of heads for all layers; ``"uniform, head_dim"``, which
-            says the width of a head besides; ``"per layer"``; ``"as …"``, under another class; or
+        route: ``"uniform"``, one number of heads for all layers; ``"uniform, head_dim"``, with the
+            width of a head as well; ``"per layer"``; ``"as …"``, under another class; or
             ``"full size"``.
-        difference: largest difference of the outputs of the model and of what was loaded from the
-            folder, on random inputs.
+        difference: largest difference between the outputs of the model and of the one loaded from
+            the folder, on random inputs.
     """
 
     folder: Path
@@ -54,21 +54,21 @@ def export_transformers(
 ) -> Exported:
     """Write a folder that ``AutoModel….from_pretrained`` opens without this library.
 
-    A configuration that says what is left is looked for, and what was written is loaded again and
-    compared with the model on random inputs before the folder takes its name. What can be said: the
-    same number of heads in every layer (:func:`headprune_lib.uniform_mask` chooses so), where the
-    class takes the width of a head apart from the hidden size, or another class computes the same
-    and does (Llama's weights under Mistral's class); different numbers where the class reads them.
-    The folder does not say which heads were removed: in it, heads are counted anew.
+    A configuration that describes the remaining heads is searched for. The folder is loaded again
+    and compared with the model on random inputs before it gets its name. Every layer may have the
+    same number of heads (:func:`headprune_lib.uniform_mask` chooses so) if the class takes a head
+    width independent of the hidden size, or if another class does and computes the same (Llama's
+    weights under Mistral's class). Different numbers are possible if the class reads them. The
+    folder does not say which heads were removed: it numbers heads anew.
 
     Args:
-        full_size: write the size before pruning, with zeros in place of what was removed
-            (:func:`headprune_lib.unprune_heads`). Every class can say that; it saves no time.
+        full_size: write the size before pruning, with zeros in place of removed weights
+            (:func:`headprune_lib.unprune_heads`). Every class supports that, but it saves no time.
 
     Raises:
-        FileExistsError: the folder holds something already.
-        ValueError: a model whose class is not transformers' own, or that no configuration
-            describes, or whose weights are not in memory; says why, and what does it instead.
+        FileExistsError: the folder is not empty.
+        ValueError: the model's class is not transformers' own, no configuration describes the
+            model, or its weights are not in memory. The message names an alternative.
     """
     model = unwrap_compiled(model)
     if getattr(transformers, type(model).__name__, None) is not type(model):
@@ -85,7 +85,7 @@ def export_transformers(
         for candidate in candidates(model, blocks):
             try:
                 plain = _with_weights(candidate, weights)
-            except Exception as error:  # whatever a class makes of a configuration
+            except Exception as error:  # a class may raise anything for a configuration
                 reasons.append(one_line(error))
                 continue
             plain.save_pretrained(staged)
@@ -104,7 +104,7 @@ def _export_full_size(model: PreTrainedModel, folder: Path) -> Exported:
 
 
 def _with_weights(one: Candidate, weights: dict[str, Tensor]) -> PreTrainedModel:
-    """The candidate's class with the model's own weights, not a copy of them."""
+    """A model of the candidate's class with the model's own weights, not copies."""
     with torch.device("meta"):
         plain = one.model_class(one.config())
     expected = plain.state_dict()
@@ -130,7 +130,7 @@ def _loaded(model_class: Any, model: PreTrainedModel, folder: Path) -> PreTraine
 
 
 def _plain_weights(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> dict[str, Tensor]:
-    """The weights as the class itself would have them: also tables that pruned layers keep whole."""
+    """The weights in the class's own shapes: tables that pruned layers keep whole are cut."""
     weights = {name: v for name, v in model.state_dict().items() if not name.endswith(RECORD)}
     for layers in by_kind(blocks).values():
         kept = {block.kept_heads for block in layers}

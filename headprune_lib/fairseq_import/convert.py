@@ -1,8 +1,8 @@
-"""Arguments and weights of a fairseq Transformer as those of a model of transformers.
+"""Conversion of a fairseq Transformer's arguments and weights to a model of transformers.
 
-Post-norm ones become a ``MarianMTModel``, pre-norm ones an M2M100; these name most parts as fairseq
-does. Differences: fairseq counts positions from ``padding + 1`` on, and Marian has another table of
-sines; old checkpoints keep query, key and value in one matrix, and norms under numbers.
+Post-norm models become a ``MarianMTModel``, pre-norm ones an M2M100; these name most parts as
+fairseq does. Differences: fairseq counts positions from ``padding + 1``, and Marian has another
+table of sinusoids; old checkpoints keep query, key and value in one matrix, and number the norms.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 
-START, PAD, END, UNKNOWN = range(4)  # the numbers of fairseq's own pieces
+START, PAD, END, UNKNOWN = range(4)  # ids of fairseq's special symbols
 
 
 class PreNormTranslator(M2M100ForConditionalGeneration):
-    """M2M100 whose source words may be of a vocabulary of their own.
+    """M2M100 whose source may have a vocabulary of its own.
 
-    ``config.encoder_vocab_size`` is that of the source, ``config.vocab_size`` of the target; no
-    embeddings are tied. Where all are, M2M100 itself does.
+    ``config.encoder_vocab_size`` is the source's, ``config.vocab_size`` the target's; no embeddings
+    are tied. If all are tied, M2M100 itself is used.
     """
 
     def __init__(self, config: M2M100Config) -> None:
@@ -49,7 +49,7 @@ class PreNormTranslator(M2M100ForConditionalGeneration):
         self.model.shared = target  # M2M100 has a third table, which nothing reads here
 
 
-# Arguments that change the computation, with the only value that these models' layers compute.
+# Arguments that change the computation, with the only value that these models support.
 _ONLY = {
     "no_decoder_final_norm": False,
     "layernorm_embedding": False,
@@ -79,7 +79,7 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrained
     """A model in evaluation mode that computes what fairseq's does, in float32.
 
     Raises:
-        ValueError: a shape without counterpart (the argument is named), or weights that are missing
+        ValueError: an argument without counterpart (it is named), or weights that are missing
             or left over.
     """
     for why in _why_not(arguments):
@@ -100,10 +100,10 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrained
             shape, said = tuple(tensor.shape), tuple(expected[name].shape)
             raise ValueError(f"{name} has shape {shape}, and the arguments say {said}")
     model.load_state_dict(renamed, strict=False)
-    # as fairseq's search: a translation has a word, and padding is none
+    # as in fairseq's search: a translation has at least one piece, and no padding
     model.generation_config.update(suppress_tokens=[PAD], min_new_tokens=1)
     if isinstance(model, MarianMTModel):
-        # this table of positions is not the one that transformers would make
+        # this table of positions is not the one that transformers would build
         model._keys_to_ignore_on_save = None
     return model.eval()
 
@@ -118,7 +118,7 @@ def _new(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrainedMod
     fields |= {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "vocab_size": target}
     if shared:
         return M2M100ForConditionalGeneration(M2M100Config(**fields))
-    # what fairseq ties on the decoder's side alone is kept twice
+    # embeddings that fairseq ties in the decoder alone are stored twice
     fields["tie_word_embeddings"] = False
     return PreNormTranslator(M2M100Config(**fields, encoder_vocab_size=source))
 
@@ -128,7 +128,7 @@ def _before(arguments: dict[str, Any]) -> bool:
 
 
 def _why_not(arguments: dict[str, Any]) -> Iterator[str]:
-    """What of the arguments transformers has no counterpart for."""
+    """Reasons why transformers has no counterpart for the arguments."""
     for name, only in _ONLY.items():
         if (arguments.get(name, only) or False) != (only or False):
             yield f"{name} is {arguments[name]!r}: transformers has no counterpart (only {only!r})"
@@ -170,7 +170,7 @@ def _modern(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _config(arguments: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:
-    """The shape, as Marian's configuration says it."""
+    """The checkpoint's shape as fields of Marian's configuration."""
     source, target = (weights[f"{side}.embed_tokens.weight"] for side in _SIDES)
     shared = bool(arguments.get("share_all_embeddings"))
     tied = shared or bool(arguments.get("share_decoder_input_output_embed"))
@@ -201,7 +201,7 @@ def _config(arguments: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, 
 
 
 def _output(weights: dict[str, Tensor]) -> Tensor | None:
-    """fairseq 0.9 kept the output projection as ``embed_out``."""
+    """The output projection, which fairseq 0.9 kept as ``embed_out``; None if there is none."""
     return weights.get("decoder.output_projection.weight", weights.get("decoder.embed_out"))
 
 
@@ -216,7 +216,7 @@ def _renamed(
     renamed["lm_head.weight"] = decoder if output is None else output
     if arguments.get("share_all_embeddings") or isinstance(model, PreNormTranslator):
         renamed["model.shared.weight"] = decoder
-    if _before(arguments):  # M2M100 makes fairseq's positions itself
+    if _before(arguments):  # M2M100 computes fairseq's positions itself
         return renamed
     n_positions = model.config.max_position_embeddings
     for side in _SIDES:

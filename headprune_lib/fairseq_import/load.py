@@ -17,11 +17,11 @@ from headprune_lib.fairseq_import.convert import END, PAD, UNKNOWN, convert
 from headprune_lib.utils import by_length, pad, teacher_forced
 
 _SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
-_MARK = "@@"  # subword-nmt: the word goes on in the next piece
+_MARK = "@@"  # subword-nmt: the word continues in the next piece
 
 
 class Dictionary:
-    """Pieces and their numbers, as fairseq's ``dict.xx.txt`` has them after four of its own.
+    """Pieces and their ids: four special symbols of fairseq, then the lines of ``dict.xx.txt``.
 
     Args:
         path: lines of ``piece count``.
@@ -43,11 +43,11 @@ class Dictionary:
         return len(self.pieces)
 
     def encode(self, pieces: Sequence[str]) -> list[int]:
-        """Numbers of the pieces with the end mark."""
+        """Ids of the pieces, followed by the end mark."""
         return [*(self.numbers.get(piece, UNKNOWN) for piece in pieces), END]
 
     def decode(self, numbers: Iterable[int]) -> list[str]:
-        """Pieces up to the end mark, without fairseq's own."""
+        """Pieces up to the end mark, without special symbols except ``<unk>``."""
         pieces = []
         for number in numbers:
             if number == END:
@@ -58,7 +58,7 @@ class Dictionary:
 
 
 class Splitter:
-    """Text into pieces and back: subword-nmt's codes, a SentencePiece model, or words alone."""
+    """Splits text into pieces and joins them, by subword-nmt, SentencePiece, or at spaces."""
 
     def __init__(self, path: Path | None) -> None:
         self.codes = self.model = None
@@ -81,7 +81,7 @@ class Splitter:
         return (self.codes.process_line(text) if self.codes else text).split()
 
     def join(self, pieces: Sequence[str]) -> str:
-        """The text of pieces, as a text is split into them."""
+        """The text of pieces, the inverse of ``split``."""
         if self.model is not None:
             return self.model.decode(list(pieces))
         return (" ".join(pieces) + " ").replace(f"{_MARK} ", "").strip()
@@ -92,11 +92,11 @@ _ALLOWED: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [argparse.
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """What a checkpoint of fairseq holds, its weights in ``"model"``. Nothing in it is run.
+    """Read a checkpoint of fairseq, with its weights in ``"model"``. No code in it is run.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no checkpoint of fairseq, or one that holds objects other than tensors, plain
+        ValueError: no checkpoint of fairseq, or one with objects other than tensors, plain
             containers and argparse's namespace.
     """
     if not path.is_file():
@@ -118,7 +118,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def _arguments(path: Path, checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """The model's arguments: old checkpoints keep them in ``args``, new ones in ``cfg["model"]``."""
+    """The model's arguments, in ``args`` of old checkpoints, in ``cfg["model"]`` of new ones."""
     arguments = checkpoint.get("args")
     if arguments is None:
         arguments = (checkpoint.get("cfg") or {}).get("model")
@@ -131,7 +131,7 @@ def _arguments(path: Path, checkpoint: dict[str, Any]) -> dict[str, Any]:
 class FairseqTranslator:
     """A converted model with its dictionaries.
 
-    ``model`` is an ordinary ``MarianMTModel``, or an M2M100 where the norm is before each block.
+    ``model`` is an ordinary ``MarianMTModel``, or an M2M100 if the norm is before each block.
     """
 
     model: PreTrainedModel
@@ -158,10 +158,10 @@ class FairseqTranslator:
         max_len_b: int = 200,
         batch_size: int = 64,
     ) -> list[str]:
-        """Translations; the length of one is at most ``max_len_a * source + max_len_b`` pieces.
+        """Translate to at most ``max_len_a * longest source of a batch + max_len_b`` pieces.
 
-        Beam search ranks by the mean log-probability of a piece, as fairseq's does by default. One
-        that reaches the limit gets its end mark there, and the mark counts in its mean.
+        Beam search ranks by the mean log-probability per piece, as fairseq's does by default. A
+        translation that reaches the limit ends there, and its end mark counts in the mean.
         """
         rows, translations = self.encode(texts), [""] * len(texts)
         for members in by_length(rows, batch_size):
@@ -184,16 +184,16 @@ class FairseqTranslator:
 
 
 class _EndAfter(LogitsProcessor):
-    """Leaves the end mark alone once there are ``pieces``, with its own log-probability.
+    """Allows only the end mark after ``pieces``, at its own log-probability.
 
-    ``forced_eos_token_id`` would count the mark as certain, and so rank translations otherwise.
+    ``forced_eos_token_id`` would count the mark as certain, and so rank translations differently.
     """
 
     def __init__(self, pieces: int) -> None:
         self.pieces = pieces
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        if input_ids.shape[1] <= self.pieces:  # the start mark is one of them
+        if input_ids.shape[1] <= self.pieces:  # the ids include the start mark
             return scores
         only = torch.full_like(scores, -torch.inf)
         only[:, END] = scores[:, END]
@@ -208,11 +208,11 @@ def import_fairseq(
 ) -> FairseqTranslator:
     """Turn a Transformer that fairseq trained into a transformers model.
 
-    Transformers with the norm after each block or before it (the paper's WMT and IWSLT models, such
-    as ``transformer_vaswani_wmt_en_fr_big`` and ``transformer_iwslt_de_en`` with
-    ``--encoder-normalize-before --decoder-normalize-before``), with shared or separate embeddings,
-    and, with the norm after, learned positions; in the checkpoint formats of fairseq 0.6 to 0.12. The
-    file is a pickle; it is read without running what is in it.
+    The norm may be after each block or before it (the paper's WMT and IWSLT models, such as
+    ``transformer_vaswani_wmt_en_fr_big`` and ``transformer_iwslt_de_en`` with
+    ``--encoder-normalize-before --decoder-normalize-before``), embeddings shared or separate, and
+    positions also learned if the norm is after. Checkpoint formats of fairseq 0.6 to 0.12 are
+    read. The file is a pickle, which is read without running code in it.
 
     Args:
         checkpoint: a ``.pt`` file.
@@ -221,9 +221,9 @@ def import_fairseq(
             at spaces alone if not given. Tokenise texts as the model's training data was.
 
     Raises:
-        FileNotFoundError: a file that is not there.
-        ValueError: a file that is no checkpoint or could run code, a shape without counterpart in
-            transformers, or dictionaries of another size than the embeddings.
+        FileNotFoundError: a missing file.
+        ValueError: a file that is no checkpoint or could run code, an architecture without
+            counterpart in transformers, or dictionaries of another size than the embeddings.
 
     Example::
 

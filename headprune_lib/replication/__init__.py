@@ -1,1 +1,1 @@
-"""The replication of the paper: what makes the book. Needs the extra ``book``."""
+"""The replication of the paper, which makes the book. Needs the extra ``book``."""

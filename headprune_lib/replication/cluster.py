@@ -1,9 +1,9 @@
-"""Units of work on a Dask cluster: processes of this machine, or workers that a scheduler has.
+"""Units of work on a Dask cluster: processes of this machine, or workers of a scheduler.
 
-What a unit computes with is sent by reference: a subject pickles as what loads it, once in each
-worker process, and texts that many units read are sent once, and kept there. A worker writes the unit
-into the journal itself, so that nothing is lost where the client dies; the outcome also comes back,
-for a client that does not see the worker's files.
+The inputs of a unit are sent by reference: a subject is pickled as a call that loads it, once in
+each worker process, and texts that many units read are sent once and kept there. Workers write
+outcomes into the journal themselves, so that nothing is lost if the client dies. Outcomes also
+come back, for a client that does not see the workers' files.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from typing import Any
 
 import torch
 
-# What units need, too: a worker imports this module before all else, and two of its threads cannot
-# import transformers at once.
+# Units need these, too: a worker imports this module before all else, since two of its threads
+# cannot import transformers at once.
 from headprune_lib.replication import measurements, setups  # noqa: F401
 from headprune_lib.replication.engine import Unit, turn_passed
 from headprune_lib.replication.store.files import Arrays
 from headprune_lib.replication.store.journal import Journal, UnitsFailed
 
 try:
-    import cloudpickle  # which Dask brings
+    import cloudpickle  # a dependency of Dask
     import dask
     import distributed
 except ImportError as error:  # pragma: no cover, an extra that the tests have
@@ -41,49 +41,49 @@ except ImportError as error:  # pragma: no cover, an extra that the tests have
         "--workers and --scheduler"
     ) from error
 
-# Dask has its workers give every freed block back to the system at once. A forward pass frees and
-# asks for the same megabytes layer by layer: with this it takes two thirds of the time.
+# Dask makes workers return every freed block to the system at once. A forward pass frees and
+# requests the same megabytes layer by layer: with these settings it takes two thirds of the time.
 _KEEPS_MEMORY = {
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": str(2**40),
     "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": str(2**25),
 }
 
 _RETRIES = 2  # of a unit that raises
-_LOST = 3  # connections to the scheduler that may break in turn without a unit finished
-_CONNECT, _RECONNECT = "30s", "300s"  # a scheduler that was there may take its time to come back
+_LOST = 3  # connections to the scheduler that may break in a row without a unit finished
+_CONNECT, _RECONNECT = "30s", "300s"  # a lost scheduler may take longer to come back
 _FETCH = "60s"
-_SILENT = 10.0  # seconds without a worker before a message, and between two of them
+_SILENT = 10.0  # seconds without a worker before a message, and between messages
 _one_at_a_time = threading.Lock()
 
 
 class Cluster:
-    """Where units are sent to; made by :func:`local_processes` or :func:`at_scheduler`."""
+    """Workers that units are sent to, from :func:`local_processes` or :func:`at_scheduler`."""
 
     def __init__(self, connect: Callable[..., distributed.Client]):
         self._connect = connect
         self._client = connect(timeout=_CONNECT)
         self._left = False
-        self._said = 0.0  # when it was last said that no worker is there
+        self._said = 0.0  # time of the last message that there is no worker
 
     def close(self) -> None:
-        """Leave the cluster; what others compute there goes on."""
+        """Disconnect from the cluster; the work of others there goes on."""
         self._left = True
         self._client.close()
 
     def everywhere(self, function: Callable[[str], Any], argument: str) -> list[Any]:
-        """What a function returns in each worker; of those that answer."""
+        """Call a function in each worker, and return the results of those that answer."""
         answers = self._client.run(_called, function, argument, on_error="ignore")
         return list(answers.values())
 
     def compute(
         self, units: Mapping[str, Unit], journal: Journal, title: str
     ) -> Iterator[tuple[str, Arrays]]:
-        """Each unit with its outcome, in the order in which they are finished.
+        """Yield each unit with its outcome as it finishes.
 
-        A unit whose worker dies goes to another one, as often as the scheduler's
-        ``allowed-failures`` says; then it is tried alone, for it may have died of a neighbour.
-        A unit that raises is tried twice more. If the scheduler dies, what is not in the journal
-        goes to the one that is started at the same address.
+        A unit whose worker dies is sent to another one, up to the scheduler's ``allowed-failures``
+        times, and then tried alone, since another unit may have killed the worker. A unit that
+        raises is tried twice more. If the scheduler dies, the units that are not in the journal
+        are sent to the one that is started next at the same address.
 
         Raises:
             UnitsFailed: after all others are done, with the name and the error of each that failed.
@@ -110,7 +110,7 @@ class Cluster:
             client, (sent, shared) = self._client, _pickled(left)
             kept = {number: client.scatter(each) for number, each in shared.items()}
             before, submit = len(left), partial(client.submit, retries=_RETRIES, pure=False)
-            # Two runs of a measurement give a task the same name: the scheduler computes it once.
+            # Two runs of a measurement name a task alike, so that the scheduler computes it once.
             group = f"{journal.folder}{alone}"
             futures = {
                 submit(
@@ -141,12 +141,12 @@ class Cluster:
                         f"the scheduler was lost {lost} times in turn; the units that are done are "
                         f"kept in {journal.folder}"
                     )
-                if client is self._client:  # else other units that were lost with it came before
+                if client is self._client:  # else another thread has connected anew
                     client.close()
                     self._client = self._connect(timeout=_RECONNECT)
 
     def _finished(self, futures: list[distributed.Future]) -> Iterator[distributed.Future]:
-        """Futures as they are done; while no worker is connected, that is said."""
+        """Yield futures as they finish, with a message while no worker is connected."""
         done, client, finished = threading.Event(), self._client, distributed.as_completed(futures)
 
         def watch() -> None:
@@ -168,7 +168,7 @@ class Cluster:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Leaves out what is sent once, and notes it by a number."""
+    """Leaves out objects that are sent once, and records them by number."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
@@ -190,7 +190,7 @@ class _Unpickler(pickle.Unpickler):
 def _pickled(
     units: Mapping[str, Unit],
 ) -> tuple[dict[str, tuple[bytes, list[int]]], dict[int, Any]]:
-    """Each unit as bytes with the numbers of what they leave out; what these stand for."""
+    """Each unit as bytes with the numbers of the objects left out, and those objects by number."""
     sent, shared = {}, {}
     for key, unit in units.items():
         pickler = _Pickler(file := io.BytesIO())
@@ -203,8 +203,8 @@ def _pickled(
 def _compute(
     folder: str, key: str, content: bytes, kept: Mapping[int, Any]
 ) -> tuple[Arrays, float]:
-    """On a worker: the unit, written into the journal, with the seconds it took."""
-    # Heads are masked by hooks on a model that all units of a process share: never two at a time.
+    """On a worker: compute a unit into the journal, and return it with the seconds that it took."""
+    # Heads are masked by hooks on a model that all units of a process share: one unit at a time.
     with _one_at_a_time:
         torch.set_num_threads(distributed.get_worker().state.nthreads)
         unit, started = _Unpickler(content, kept).load(), time.perf_counter()
@@ -212,14 +212,14 @@ def _compute(
 
 
 def _called(function: Callable[[str], Any], argument: str) -> Any:
-    """On a worker: what a function returns."""
+    """On a worker: call a function."""
     return function(argument)
 
 
 def _outcome(future: distributed.Future, key: str, unit: Unit, journal: Journal) -> Arrays | None:
-    """What a worker found, from the journal where its file is seen; None if it went with the worker.
+    """Return a unit's outcome: from the journal if its file is visible, else from the worker.
 
-    Not always through the scheduler: to wait for an outcome there never ends where it has died since.
+    None if it was lost. The journal comes first, since a scheduler that has died never answers.
     """
     journal.computed(key)
     if not journal.done(key):
@@ -241,13 +241,13 @@ def _reason(error: BaseException) -> str:
 
 
 def dask_setup(_worker: Any) -> None:
-    """Called by Dask in each of the processes below: Ctrl-C reaches them, but is for the client."""
+    """Make each local process ignore Ctrl-C, which is for the client; called by Dask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
 def local_processes(n: int) -> Iterator[Cluster]:
-    """``n`` processes of one thread each on this machine; one that dies is started again.
+    """A cluster of ``n`` one-thread processes on this machine; one that dies is restarted.
 
     Raises:
         ValueError: fewer than one.
@@ -265,7 +265,7 @@ def local_processes(n: int) -> Iterator[Cluster]:
 
 @contextmanager
 def at_scheduler(address: str) -> Iterator[Cluster]:
-    """The workers of a scheduler, such as ``tcp://10.0.0.1:8786``, or one's file (``.json``).
+    """The workers of a scheduler, by address (``tcp://10.0.0.1:8786``) or by its ``.json`` file.
 
     Raises:
         OSError: nothing answers there.

@@ -1,4 +1,4 @@
-"""What pages say of criteria: what they are called, what they take, and how their curves look."""
+"""How pages show criteria: their names, their costs, and the look of their curves."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ class Shown(NamedTuple):
     """A criterion on a page.
 
     Attributes:
-        label: what a legend calls it.
+        label: its name in a legend.
         colour: ``blue``, ``orange``, ``green``, ``red``, ``purple``, ``brown``, ``pink`` or
             ``grey``.
         dash: ``-``, ``--``, ``-.`` or ``:``.
         marker: ``o``, ``s``, ``^``, …; empty for none.
-        cost: what it takes.
+        cost: the computation that it takes.
     """
 
     label: str
@@ -64,7 +64,7 @@ _SHOWN = {
 
 
 def shown(name: str) -> Shown:
-    """How pages show a criterion; one without an entry has its own name, in pink.
+    """How pages show a criterion; one without an entry gets its own name, in pink.
 
     >>> shown("fisher").label, shown("my-own").label
     ('Fisher information', 'my own')

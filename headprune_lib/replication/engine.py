@@ -1,4 +1,4 @@
-"""Where units of work run: here one after the other, or on a cluster; the journal keeps each."""
+"""Running units of work, here one after another or on a cluster; the journal keeps each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headprune_lib.replication.cluster import Cluster
 
 Unit = Callable[[], Arrays]
-"""One mask, or one head of a sweep, on one set of examples."""
+"""Computes one mask, or one head of a sweep, on one set of examples."""
 
 T = TypeVar("T")
 _cluster: ContextVar[Cluster | None] = ContextVar("_cluster", default=None)
@@ -27,7 +27,7 @@ _turn: ContextVar[threading.Lock | None] = ContextVar("_turn", default=None)
 
 @contextmanager
 def running_on(cluster: Cluster) -> Iterator[None]:
-    """Inside, units are sent to a cluster: see :mod:`headprune_lib.replication.cluster`."""
+    """Within the context, send units to a cluster: see :mod:`headprune_lib.replication.cluster`."""
     token = _cluster.set(cluster)
     try:
         yield
@@ -36,15 +36,15 @@ def running_on(cluster: Cluster) -> Iterator[None]:
 
 
 def everywhere(function: Callable[[str], T], argument: str) -> list[T]:
-    """What a function returns in this process, or in each one of the cluster that units run on."""
+    """Call a function in this process, or in each worker of the cluster; return the results."""
     cluster = _cluster.get()
     return [function(argument)] if cluster is None else cluster.everywhere(function, argument)
 
 
 class _Work:
-    """What a function has to do: its units that are known so far, and what it runs side by side.
+    """The work of a function: its units known so far, and the functions that it runs in groups.
 
-    The whole has the bar, from its first unit on.
+    The whole work has the progress bar, from its first unit on.
     """
 
     def __init__(self, title: str = "", whole: _Work | None = None):
@@ -53,12 +53,12 @@ class _Work:
         self._bar: tqdm | None = None
 
     def shared_out(self, n: int) -> list[_Work]:
-        """The work of each of so many functions."""
+        """Add a group of ``n`` functions, and return the work of each."""
         self._groups.append([_Work(whole=self._whole) for _ in range(n)])
         return self._groups[-1]
 
     def of(self, function: Callable[[], T]) -> T:
-        """What a function returns whose work this is."""
+        """Run the function whose work this is, and return its result."""
         token = _work.set(self)
         try:
             outcome = function()
@@ -72,9 +72,9 @@ class _Work:
                 self._bar.close()
 
     def expected(self) -> float:
-        """How many units there are: of a function that has not ended as many as of those that have.
+        """Expected number of units; a running function counts as the mean of those that ended.
 
-        Until one has ended, as many as are known of any.
+        Until one has ended, it counts as the most that are known of any in the group.
         """
         total = float(self._known)
         for group in self._groups:
@@ -84,7 +84,7 @@ class _Work:
         return total
 
     def begins(self, n: int, title: str) -> Callable[[], object]:
-        """Note so many units; what to call when one of them is done."""
+        """Record ``n`` more units, and return the function to call when one of them is done."""
         self._known, whole = self._known + n, self._whole
         total = round(whole.expected())
         if whole._bar is None and n:
@@ -101,7 +101,7 @@ _work: ContextVar[_Work | None] = ContextVar("_work", default=None)
 
 
 def in_turn(functions: Sequence[Callable[[], T]], title: str = "") -> list[T]:
-    """What each function returns, under one bar with the time left for all of them."""
+    """Run functions one after another under one progress bar; return their results."""
     work = _work.get()
     if work is None:
         return _Work(title).of(lambda: in_turn(functions, title))
@@ -110,13 +110,13 @@ def in_turn(functions: Sequence[Callable[[], T]], title: str = "") -> list[T]:
 
 
 def side_by_side(functions: Sequence[Callable[[], T]], title: str = "") -> list[T]:
-    """As :func:`in_turn`; on a cluster, none waits for the units of another.
+    """Like :func:`in_turn`, but on a cluster no function waits for the units of another.
 
-    Only one of them runs in this process at a time, because they share models: the next one takes
-    its turn while the others wait for their units.
+    Only one runs in this process at a time, because they share models: the next one takes its turn
+    while the others wait for their units.
 
     Raises:
-        Exception: what the first of them raised, after all others have ended.
+        Exception: that of the first function that failed, after all have ended.
     """
     work, turn = _work.get(), _turn.get() or threading.Lock()
     if _cluster.get() is None:
@@ -143,7 +143,7 @@ def side_by_side(functions: Sequence[Callable[[], T]], title: str = "") -> list[
 
 @contextmanager
 def turn_passed() -> Iterator[None]:
-    """Inside, this thread waits, and another one of :func:`side_by_side` may run."""
+    """Within the context this thread only waits, and another of :func:`side_by_side` may run."""
     turn = _turn.get()
     if turn is None:
         yield
@@ -158,14 +158,14 @@ def turn_passed() -> Iterator[None]:
 def run_units(
     units: Mapping[str, Unit], journal: Journal, title: str, *, here: bool = False
 ) -> dict[str, Arrays]:
-    """The outcome of every unit, from the journal or computed now, with a bar and the time left.
+    """Return the outcome of every unit, from the journal or computed now, under a progress bar.
 
     Args:
-        units: by key; what a unit depends on and the journal's folder does not tell (the hash of
-            weights trained on this machine) belongs in its key. A subject that a unit uses is
-            loaded anew on a worker; other objects are sent there.
-        title: what the bar says of them.
-        here: one after the other in this process, even where there is a cluster: for what is timed.
+        units: by key, which must contain what the outcome depends on and the journal's folder does
+            not tell (such as the hash of weights trained on this machine). Workers load a unit's
+            subject themselves; other objects are sent to them.
+        title: of the units, on the bar.
+        here: run one after another in this process even if there is a cluster, for timings.
 
     Raises:
         UnitsFailed: from a cluster, for units that failed; the others are done, and kept.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 NOT_MEASURED = "not measured"
-"""What stands in a number's place where there is no result."""
+"""Text in place of a number without a result."""
 
 
 def estimate(value: float | None, interval: Sequence[float], form: str = ".2f") -> str:
@@ -31,7 +31,7 @@ def p_text(p: float) -> str:
 
 
 def with_minus(text: str) -> str:
-    """A number with the sign that print has, a minus in place of a hyphen."""
+    """Replace each hyphen of a number by a typographic minus sign."""
     return text.replace("-", "−")
 
 

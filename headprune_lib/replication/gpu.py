@@ -1,4 +1,4 @@
-"""What a GPU is wanted for, while there is one: a check of it, then measurements by their worth."""
+"""The use of a GPU while there is one: a check of it, then measurements, most wanted first."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from headprune_lib.replication.store.files import replace_files
 from headprune_lib.replication.store.results import part_path
 
 BOUNDS = {"float32": 1e-3, "bfloat16": 0.1}
-"""Largest difference from the CPU's float32 at which a device agrees, over the largest value."""
+"""Largest difference from the CPU's float32, over the largest value, at which a device agrees."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A measurement, as :func:`headprune_lib.replication.measurements.asked` takes it."""
+    """A measurement, as arguments of :func:`headprune_lib.replication.measurements.asked`."""
 
     measure: str
     profile: str = "default"
@@ -45,7 +45,7 @@ class Step:
 
 
 def read_list(name: str) -> tuple[str, list[Step]]:
-    """A list of ``gpu.yml``: the profile that a machine is judged by, and the steps in their order.
+    """Read a list of ``gpu.yml``: the profile to check a machine by, and the steps in order.
 
     Raises:
         ValueError: there is no such list (the nearest names are suggested).
@@ -63,12 +63,12 @@ def read_list(name: str) -> tuple[str, list[Step]]:
 
 
 def check(device: str, profile: str) -> dict[str, Any]:
-    """What a device is, whether it computes as the CPU does, and whether it can run a profile.
+    """Check whether a device computes as the CPU does, and whether it can run a profile.
 
     Returns:
         ``device``; ``memory`` in bytes (None on the CPU); ``apart`` from :func:`differences`, and
-        ``agrees`` where all of it is within ``BOUNDS``; of the profile ``probes``, what was timed,
-        ``needed``, the bytes that its largest model takes at least, and ``hours`` at most.
+        ``agrees`` if all of it is within ``BOUNDS``. For the profile: ``probes``, the timings;
+        ``needed``, the least bytes that its largest model takes; and ``hours`` at most.
     """
     on_gpu, apart = torch.device(device).type == "cuda", differences(device)
     steps = planning.steps(settings := load_profile(profile, device=device))
@@ -87,11 +87,11 @@ def check(device: str, profile: str) -> dict[str, Any]:
 
 
 def differences(device: str) -> dict[str, float]:
-    """How far a small model's numbers on a device are from those of the CPU in float32.
+    """Differences of a small model's outputs on a device from those on the CPU in float32.
 
     Returns:
-        By precision (bfloat16: products under autocast) and attention kernel the largest absolute
-        difference over the largest value, of logits and of importance (Eq. 2).
+        For each precision (bfloat16: products under autocast) and attention kernel, the largest
+        absolute difference over the largest value, of logits and of importance (Eq. 2).
     """
     model = shaped("tiny")
     drawn = torch.Generator().manual_seed(0)
@@ -122,18 +122,18 @@ class _NoTimeLeft(Exception):
 def run(
     steps: list[Step], device: str, until: float, out: Path | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Measure one step after the other, and say of each what it came to, as soon as it did.
+    """Measure one step after another, and yield a record of each as soon as it ends.
 
-    A step that fails does not keep the next from being measured. Nor does one that is skipped,
-    since it may take longer than there is time.
+    A step that fails does not keep the next from being measured, nor does one that is skipped
+    because it may take longer than the time left.
 
     Args:
-        until: when time is over, as ``time.monotonic`` counts.
+        until: the deadline, on the clock of ``time.monotonic``.
         out: a folder that the files of each result are copied to, besides where they are stored.
 
     Returns:
-        ``step``; ``state``: measured, stored (before), skipped or failed; ``told``: where the result
-        is, or why there is none; ``seconds`` that it took now.
+        ``step``; ``state``: measured, stored (before), skipped or failed; ``told``: where the
+        result is, or why there is none; ``seconds`` that it took now.
     """
     timed: dict[tuple, planning.probing.Probe] = {}
     for step in steps:
@@ -142,7 +142,7 @@ def run(
             state, told = _reached(step, device, until, out, timed)
         except _NoTimeLeft as error:
             state, told = "skipped", str(error)
-        except Exception as error:  # whatever it is, the next step may still be had
+        except Exception as error:  # whatever it is, the next step may still succeed
             state, told = "failed", one_line(error, 160)
         seconds = round(time.monotonic() - started, 1)
         yield {"step": str(step), "state": state, "told": told, "seconds": seconds}
@@ -180,7 +180,7 @@ def _reached(
     path = measurements.where(step.measure, settings, pair, parts)
     if out is None:
         return state, str(path)
-    # with parameters of one's own it lies in the cache, as <digest>/<measurement>/<file>
+    # with custom parameters it is in the cache, as <digest>/<measurement>/<file>
     relative, root = Path("own", *path.parts[-3:]), results_root()
     copied = out / (path.relative_to(root) if path.is_relative_to(root) else relative)
     files = [path, *(part_path(path, name) for name in result.parts)]

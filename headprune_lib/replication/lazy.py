@@ -1,8 +1,8 @@
-"""Modules that are imported when something of them is first used.
+"""Modules that are imported on first use.
 
-torch and transformers take seconds to import, and most commands compute nothing: they show what is
-stored, or refuse a name. So what declares a measurement, or says where weights lie, takes from here
-what it computes with, as Python 3.15's ``lazy import`` (PEP 810) would do.
+torch and transformers take seconds to import, and most commands compute nothing: they show stored
+results, or refuse a name. So modules that declare a measurement, or locate weights, import their
+dependencies from here, as Python 3.15's ``lazy import`` (PEP 810) would do.
 """
 
 from importlib import import_module
@@ -15,7 +15,7 @@ class _Lazy(ModuleType):
         return getattr(import_module(self.__name__), attribute)
 
     def __reduce__(self) -> tuple:
-        """On its way to a worker, the module's name."""
+        """Pickle the module as its name, for a worker."""
         return import_module, (self.__name__,)
 
 

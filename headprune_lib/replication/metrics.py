@@ -1,7 +1,7 @@
 """Scores as functions of counts summed over examples, so that a bootstrap is one matrix product.
 
-BLEU is taken from each sentence's n-gram counts; accuracy, Matthews correlation and F1 from each answer.
-Beside them, how losses are stored.
+BLEU is computed from each sentence's n-gram counts; accuracy, Matthews correlation and F1 from each
+answer. The module also defines how losses are stored.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ ORDERS = 4
 
 @lru_cache(maxsize=2)
 def _metric(tokenize: str) -> sacrebleu.metrics.BLEU:
-    # counts do not depend on the effective order; it silences a warning, as force does another
+    # counts do not depend on effective_order, which silences a warning, as force does another
     return sacrebleu.metrics.BLEU(effective_order=True, tokenize=tokenize, force=True)
 
 
 def signature() -> str:
-    """What sacrebleu calls this way of computing BLEU."""
+    """sacrebleu's signature of this way of computing BLEU."""
     metric = sacrebleu.metrics.BLEU()
     metric.corpus_score(["a"], [["a"]])
     return str(metric.get_signature())
@@ -43,27 +43,27 @@ def _counts(hypothesis: str, reference: str, tokenize: str) -> tuple[int, ...]:
 def sentence_counts(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
 ) -> NDArray[np.int16]:
-    """(sentences, 10) counts, as sacrebleu takes them.
+    """sacrebleu's counts of each sentence, (sentences, 10).
 
-    Matches of orders 1 to 4, totals of orders 1 to 4, the hypothesis' length, the reference's length.
+    Matches of orders 1 to 4, totals of orders 1 to 4, hypothesis length, reference length.
 
     Args:
-        tokenize: sacrebleu's name of a tokenizer; ``"none"`` for what is cut into tokens already.
+        tokenize: sacrebleu's name of a tokenizer; ``"none"`` for text that is tokenised already.
 
     Raises:
-        ValueError: not one reference for each hypothesis.
+        ValueError: the numbers of hypotheses and references differ.
     """
     pairs = zip(hypotheses, references, strict=True)
     return np.array([_counts(*pair, tokenize) for pair in pairs], np.int16)
 
 
 def pack(counts: NDArray) -> NDArray[np.int16]:
-    """(..., 10) counts to the five that differ between translations: matches and own length."""
+    """Reduce (..., 10) counts to the five that vary between translations: matches and length."""
     return np.concatenate([counts[..., :ORDERS], counts[..., [-2]]], axis=-1).astype(np.int16)
 
 
 def unpack(packed: NDArray, reference_lengths: NDArray) -> NDArray[np.int16]:
-    """The inverse of :func:`pack`: (..., n, 5) and the (n,) lengths of references to (..., n, 10)."""
+    """The inverse of :func:`pack`: (..., n, 5) and reference lengths (n,) to (..., n, 10)."""
     length = packed[..., [-1]]
     totals = np.maximum(length - np.arange(ORDERS), 0)
     references = np.broadcast_to(reference_lengths[:, None], length.shape)
@@ -124,7 +124,7 @@ def f1(cells: np.ndarray) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Score:
-    """How right and wrong answers become a score.
+    """A score computed from right and wrong answers.
 
     Attributes:
         unit: of a difference of two scores.
@@ -141,7 +141,7 @@ class Score:
         return self.of(self.counts(correct, labels).sum(-2))
 
     def chance(self, labels: np.ndarray) -> float:
-        """The best score that one and the same answer to every example reaches."""
+        """The best score reached by the same answer to every example."""
         return max(float(self(labels == answer, labels)) for answer in np.unique(labels))
 
 
@@ -150,7 +150,7 @@ def _answered(correct: np.ndarray, _labels: np.ndarray) -> np.ndarray:
 
 
 def _cells(correct: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Cells of the confusion matrix; of two classes, a wrong answer is the other one."""
+    """Cells of the confusion matrix; with two classes, a wrong answer is the other one."""
     target = np.broadcast_to(labels, correct.shape)
     return confusion(target, np.where(correct, target, 1 - target))
 
@@ -169,7 +169,7 @@ MILLINAT = 1000
 
 
 def coarse(values: np.ndarray) -> np.ndarray:
-    """To five binary digits, which a file holds in half the space.
+    """Round to five binary digits, which take half the space in a file.
 
     Each value is off by at most one part in 32, a mean over a thousand by one in ten thousand.
     """
@@ -178,6 +178,6 @@ def coarse(values: np.ndarray) -> np.ndarray:
 
 
 def millinats(nats: np.ndarray) -> np.ndarray:
-    """Whole thousandths of a nat in 16 bits; what lies beyond is put at their end (32.767 nats)."""
+    """Losses as whole thousandths of a nat in 16 bits, clipped to 32.767 nats."""
     limit = np.iinfo(np.int16).max
     return np.rint(nats * MILLINAT).clip(-limit, limit).astype(np.int16)

@@ -1,10 +1,10 @@
-"""What the names of parts and of orders say: which heads are removed, of which training, in what order.
+"""Names of parts and of orders: which heads of which training are removed, and in what order.
 
-A part of a result is a curve, or a point of one. Its name says, in this order and where it applies:
-the one kind of heads removed, the order, whether whole groups are removed, whether gates are fitted,
-the share of the heads and a way of training again, and a training that is not the first. The order is
-``random``, a choice of its own such as ``oracle``, or a criterion with words that say how its scores
-are used (:data:`WAYS`).
+A part of a result is a curve, or a point on one. Its name states, in this order and where it
+applies: the only kind of heads removed, the order, how groups are removed, whether gates are
+fitted, the share of heads removed and the way of retraining, and a training other than the first.
+The order is ``random``, a choice of its own such as ``oracle``, or a criterion with words that say
+how its scores are used (:data:`WAYS`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WAYS = {
     "words": "without the keys of special tokens",
     "tuned": "gates of what is left, fitted at each step; the last word, of orders beside each other",
 }
-"""What may follow a criterion's name, and ``alpha=`` with a number -> what it means."""
+"""Words that may follow a criterion's name, besides ``alpha=`` with a number -> their meaning."""
 
 _SETTINGS = {"low": ("low", True), "model": ("among", "model")}
 
@@ -53,7 +53,7 @@ _SETTINGS = {"low": ("low", True), "model": ("among", "model")}
 class Tokens(NamedTuple):
     """Ids that a criterion may leave out: all special tokens, or end marks and separators alone.
 
-    None for ``ends`` are those that the model's configuration names.
+    If ``ends`` is None, they are those that the model's configuration names.
     """
 
     special: Collection[int]
@@ -61,18 +61,18 @@ class Tokens(NamedTuple):
 
 
 def tokens_of(tokenizer: PreTrainedTokenizerBase) -> Tokens:
-    """As a tokenizer names them; a model's configuration may not."""
+    """The ids that a tokenizer names; a model's configuration may not name them."""
     return Tokens(tokenizer.all_special_ids, attention.end_ids(tokenizer))
 
 
 @dataclass(frozen=True)
 class NamedOrder:
-    """An order by a criterion.
+    """An order of removal by a criterion.
 
     Attributes:
-        normalize: what is done to the scores.
+        normalize: how the scores are normalised.
         settings: further arguments of the criterion.
-        words: whether special tokens are left out, of which the task's tokenizer knows.
+        words: whether the special tokens of the task's tokenizer are left out.
     """
 
     criterion: criteria.Criterion
@@ -83,11 +83,11 @@ class NamedOrder:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def ranked(self, scores: masking.HeadTensors) -> list[selection.Head]:
-        """The heads, the lowest score first unless the name turns it round."""
+        """The heads, the lowest score first, or the highest if the name says ``reversed``."""
         return selection.rank_heads(scores)[:: -1 if self.reverse else 1]
 
     def key(self, mask: masking.HeadTensors | None = None) -> str:
-        """What the journal calls the scores under a mask."""
+        """The journal's name of the scores under a mask."""
         words = [self.criterion.name, str(self.criterion.version), str(self.normalize)]
         words += [f"{name}={value}" for name, value in sorted(self.settings.items())]
         words += ["words"] if self.words else []
@@ -101,7 +101,7 @@ class NamedOrder:
         mask: masking.HeadTensors | None,
         tokens: Callable[[], Tokens],
     ) -> Arrays:
-        """Every head's score, by kind, under a mask if given; ``tokens`` tells which may be left out."""
+        """Score every head, by kind, under a mask if given; ``tokens`` returns ids to leave out."""
         left_out = {}
         if self.words:
             left_out = {"leave_out": tokens().special}
@@ -120,7 +120,7 @@ class NamedOrder:
 
 
 def mask_key(mask: masking.HeadTensors) -> str:
-    """A mask's short name: the same heads cut, the same name, whatever order cut them."""
+    """A mask's short name, which depends on the heads cut, not on the order that cut them."""
     content = b"".join(
         kind.encode() + values.numpy().astype("f4").tobytes()
         for kind, values in sorted(mask.items())
@@ -129,17 +129,17 @@ def mask_key(mask: masking.HeadTensors) -> str:
 
 
 class PartName(NamedTuple):
-    """What the name of a part says.
+    """The fields of a part's name.
 
     Attributes:
         curve: the name without the training: curves of the same name are runs of one order.
         order: of removal.
-        training: the seed of one that is not the first; None for the first.
-        kind: the only one whose heads are removed; None for all.
+        training: the seed of a training other than the first; None for the first.
+        kind: the only kind whose heads are removed; None for all.
         groups: ``"per group"`` or ``"whole groups"``, if groups are removed; else None.
-        tuned: whether gates of the heads that are left are fitted along the order.
-        share: of the heads, removed; None of a whole curve.
-        way: how the model is trained again; None where it is not.
+        tuned: whether gates of the remaining heads are fitted along the order.
+        share: of the heads that are removed; None for a whole curve.
+        way: how the model is retrained; None if it is not.
     """
 
     curve: str
@@ -159,11 +159,11 @@ _SAID = {
     "tuned": r"(?P<tuned> tuned)?",
     "share": r"(?: (?P<share>\d+)%(?: (?P<way>.+?))?)?",
 }
-"""What a name may say besides the training, in its order."""
+"""Patterns of the fields besides the training, in the order of a name."""
 
 
 def parse_part(name: str, *says: str) -> PartName:
-    """What the name of a part says.
+    """Parse the name of a part.
 
     >>> parse_part("importance training 3").training, parse_part("random").training
     (3, None)
@@ -173,8 +173,8 @@ def parse_part(name: str, *says: str) -> PartName:
     (0.4, 'all weights')
 
     Args:
-        says: ``"kind"``, ``"groups"``, ``"tuned"`` or ``"share"``, where names of the measurement may
-            say it; where not, it is taken for a word of the order.
+        says: ``"kind"``, ``"groups"``, ``"tuned"`` or ``"share"``, if names of the measurement may
+            state them; otherwise they are read as words of the order.
     """
     pattern = "".join(_SAID[word] for word in _SAID if word in ("order", *says))
     training = r"(?:(?:^| )training (?P<training>\d+))?"
@@ -186,15 +186,15 @@ def parse_part(name: str, *says: str) -> PartName:
 
 
 def further_training(seed: int, order: str = IMPORTANCE) -> str:
-    """The name of an order on a training that is not the first."""
+    """The name of an order on a training other than the first."""
     return f"{order} training {seed}"
 
 
 def seed_in(part: str) -> int:
-    """The seed of a part that is named after a training alone, ``"training 2"``.
+    """The seed in the name of a part that is a training alone, such as ``"training 2"``.
 
     Raises:
-        ValueError: the name is no training's.
+        ValueError: the name is not that of a training.
     """
     named = parse_part(part)
     if named.curve or named.training is None:
@@ -203,18 +203,18 @@ def seed_in(part: str) -> int:
 
 
 def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
-    """What an order's name says.
+    """Parse the name of an order by a criterion.
 
     >>> read_name("importance-entropy alpha=0.25 low").settings
     {'alpha': 0.25, 'low': True}
 
     Args:
-        known: further names, for the message.
+        known: further names, for the error message.
 
     Raises:
-        ValueError: no criterion is called so, or a word after its name means nothing, or nothing to
-            this criterion; or "tuned", which is not of how heads are scored: it belongs to the name of a
-            part.
+        ValueError: an unknown criterion; a word after its name that is unknown, or that this
+            criterion does not take; or "tuned", which belongs to the name of a part, not to how
+            heads are scored.
     """
     criterion_name, *words = name.split(" ")
     alphas = [word for word in words if word.startswith("alpha=")]

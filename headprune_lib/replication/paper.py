@@ -1,4 +1,4 @@
-"""What the paper calls a measurement on a task: the one table that commands and pages read."""
+"""The paper's names of measurements on tasks, in one table that commands and pages read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ class Artifact:
     """A table or figure of the paper.
 
     Attributes:
-        measurement: what is measured.
+        measurement: its name here.
         half: of the paper.
-        task: the one that it is about. ``main`` is whatever a profile is about (the encoder half's
-            figures are of MNLI, which has stand-ins); ``enfr`` and ``deen`` are the two pairs of
-            languages.
+        task: on which it is measured. ``main`` is a profile's main task (the encoder half's figures
+            are on MNLI, which has stand-ins); ``enfr`` and ``deen`` are the two language pairs.
     """
 
     measurement: str
@@ -52,10 +51,10 @@ ARTIFACTS: dict[str, Artifact] = {
 
 
 def name_of(measurement: str, half: str, task: str) -> str:
-    """The paper's name of a measurement on a task, or on the one that it has in its place.
+    """The paper's name of a measurement on a task, or on the paper's task in its place.
 
-    Of a translation task that is the one with the same languages. The measurement's own name
-    where the paper has none.
+    For a translation task that is the one with the same languages. If the paper has no name, it is
+    the measurement's own.
 
     >>> name_of("pruning_curve", "encoder", "sst2"), name_of("pruning_curve", "encoder", "snli")
     ('figure6a', 'figure3b')

@@ -1,4 +1,4 @@
-"""Where the project keeps its files; environment variables move the folders it writes to."""
+"""Folders of the project's files; environment variables move those that it writes to."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-# What makes a folder a checkout of this project; a folder that only holds a package has neither.
+# Marks of a checkout of this project; a folder that only contains the package has neither.
 _MARKS = ("_toc.yml", "data/reference")
 
 _apart: ContextVar[Path | None] = ContextVar("_apart", default=None)
 
 
 class MissingCheckout(FileNotFoundError):
-    """No checkout is here: an installed wheel has neither the data nor the notebooks."""
+    """No checkout was found; an installed wheel has neither the data nor the notebooks."""
 
 
 def project_root() -> Path:
@@ -49,7 +49,7 @@ def _is_checkout(folder: Path) -> bool:
 
 
 def absolute(path: str | Path) -> Path:
-    """A path as the current folder and home make it: it holds in another folder, too."""
+    """The absolute path, with ``~`` expanded, which stays valid in another working directory."""
     return Path(path).expanduser().resolve()
 
 
@@ -60,19 +60,19 @@ def _named(variable: str) -> Path | None:
 
 
 def results_root() -> Path:
-    """Result files, one folder a profile: ``$HEADPRUNE_RESULTS`` or ``data/results``."""
+    """Result files, one folder per profile: ``$HEADPRUNE_RESULTS`` or ``data/results``."""
     return _named("HEADPRUNE_RESULTS") or project_root() / "data" / "results"
 
 
 def bench_path(half: str = "encoder", folder: str = "") -> Path:
-    """The figures of ``headprune bench``, beside the results; ``folder`` is the profile's."""
+    """File of ``headprune bench``'s figures among the results; ``folder`` is the profile's."""
     return results_root() / folder / f"bench.{half}.json"
 
 
 def models_root() -> Path:
     """Committed weights: ``$HEADPRUNE_MODELS`` or ``data/models``."""
     if apart := _apart.get():
-        return apart / "committed"  # a folder that nobody makes
+        return apart / "committed"  # a folder that is never created
     return _named("HEADPRUNE_MODELS") or project_root() / "data" / "models"
 
 
@@ -82,15 +82,15 @@ def cache_root() -> Path:
 
 
 def trained_root() -> Path:
-    """Checkpoints and weights that were trained here: the cache, or see :func:`trained_apart`."""
+    """Checkpoints and weights trained here: the cache, or the folder of :func:`trained_apart`."""
     return _apart.get() or cache_root()
 
 
 @contextmanager
 def trained_apart(folder: Path) -> Iterator[None]:
-    """Inside, models are trained and looked for in a folder alone, committed ones left out.
+    """Within the context, train and look for models only in ``folder``, not among committed ones.
 
-    So a training can be made again beside the weights that something was measured on.
+    A training can thus be repeated without touching the weights that something was measured on.
     """
     token = _apart.set(folder)
     try:

@@ -1,7 +1,7 @@
-"""What the paper and others published, read from the project's copies in ``data/reference``.
+"""Values that the paper and others published, from the project's copies in ``data/reference``.
 
-Of others: the paper's figures measured again, the heads of BERT-base that were masked on nine GLUE
-tasks (Prasanna, Rogers and Rumshisky 2020), and curves of BERT-base in further orders of removal.
+Others measured the paper's figures again, masked heads of BERT-base on nine GLUE tasks (Prasanna,
+Rogers and Rumshisky 2020), and measured curves of BERT-base in further orders of removal.
 Each file says how its numbers were made.
 """
 
@@ -29,7 +29,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def independent_grids() -> list[dict[str, Any]]:
-    """Numbers by head that other laboratories measured, a grid a laboratory, task and kind."""
+    """Per-head numbers that other laboratories measured, one grid per laboratory, task and kind."""
     return _read("independent_reproductions.json")["grids"]
 
 
@@ -38,7 +38,7 @@ def paper(artifact: str) -> dict:
     return _read("paper_values.yml")[artifact]
 
 
-# A task here -> the task of the paper whose values stand beside its own.
+# A task here -> the task of the paper whose values are shown next to its own.
 _STANDS_FOR = {
     "snli": "mnli",
     "enfr": "wmt",
@@ -80,12 +80,12 @@ def independent_curves() -> dict[str, Any]:
 
 
 def bert_base_masks() -> dict[str, Any]:
-    """BERT-base on nine GLUE tasks, pruned by others, with the source and what each number is."""
+    """BERT-base on nine GLUE tasks, pruned by others, with the source and each number's meaning."""
     return _read("bert_base_masks.json")
 
 
 def right_of_100_berts() -> dict[str, Any]:
-    """How many of 100 fine-tuned BERT-base got each pair of MNLI's matched set right, with the source.
+    """How many of 100 fine-tuned BERTs got each pair of MNLI's matched set right, and the source.
 
     ``right`` is in the order of stored results on ``dataset``, whose checksum is ``sha256``.
     """
@@ -100,7 +100,7 @@ def _curves(task: str) -> Iterator[dict[str, Any]]:
 
 
 def bert_curve(task: str) -> dict[str, Any] | None:
-    """BERT-base's curve by importance on a task of the paper, as others measured it; None without one.
+    """BERT-base's curve by importance on a task of the paper, measured by others; None without one.
 
     >>> bert_curve("mnli")["n_test"], bert_curve("mrpc")
     (9815, None)
@@ -109,17 +109,17 @@ def bert_curve(task: str) -> dict[str, Any] | None:
 
 
 HEADS = 144
-"""Of BERT-base."""
+"""Number of heads of BERT-base."""
 
 
 def bert_steps(curve: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of BERT-base's heads removed by others and the scores, the whole model first."""
+    """Shares of BERT-base's heads that others removed, and the scores, the whole model first."""
     removed, scores = [0, *curve["heads_removed"]], [curve["base"], *curve["score"]]
     return np.array(removed) / HEADS, np.array(scores)
 
 
 STEP = 14
-"""Heads masked at each step of their search, a tenth of all."""
+"""Heads masked at each step of the search behind the masks, a tenth of all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +128,8 @@ class MaskedTask:
 
     Attributes:
         task: as GLUE spells it.
-        importance: (seeds, heads), scored at the search's last step; no Eq. 2 of a whole model.
-        removed: (seeds,), heads without which 90% of the score is left.
+        importance: (seeds, heads), scored at the search's last step; not Eq. 2 of a whole model.
+        removed: (seeds,), numbers of heads without which 90% of the score is left.
     """
 
     task: str
@@ -138,13 +138,13 @@ class MaskedTask:
 
     @property
     def heads(self) -> int:
-        """Heads of the whole model."""
+        """Number of heads of the whole model."""
         return self.importance.shape[1]
 
 
 @cache
 def masked_tasks() -> tuple[MaskedTask, ...]:
-    """All nine tasks, by name."""
+    """All nine tasks, sorted by name."""
     return tuple(map(_masked_task, bert_base_masks()["masks"]))
 
 
@@ -153,7 +153,7 @@ def ranks_alike(one: np.ndarray, other: np.ndarray | None = None) -> np.ndarray:
 
     Args:
         one: (seeds, heads), scores after fine-tuning on a task.
-        other: the same on another task; the pairs are within ``one`` without it.
+        other: the same on another task; without it the pairs are within ``one``.
 
     Returns:
         (pairs,): each seed of ``one`` with each other seed of ``other``, or each pair of ``one``'s.
@@ -189,12 +189,12 @@ _TITLES = {
 
 @dataclass(frozen=True, eq=False)
 class PublishedOrder:
-    """A curve of BERT-base without training after the cut.
+    """A published curve of BERT-base without retraining.
 
     Attributes:
-        who: measured it.
+        who: short name of the study.
         task: ``"mnli"`` or ``"sst2"``.
-        order: what heads were removed by, in this book's words.
+        order: the order of removal, in this book's words.
         shares: of the heads removed, 0 first.
         accuracy: at each of these.
         chance: the share of the most frequent answer among the sentences.
@@ -216,7 +216,7 @@ class PublishedOrder:
 
     @property
     def area(self) -> float:
-        """Mean of what is kept over 0 to 50% removed, along straight lines between the points."""
+        """Mean share kept over 0 to 50% removed, with straight lines between the points."""
         grid = np.linspace(0, ORDERS_UP_TO, 101)
         return float(stats.area_under_curve(grid, np.interp(grid, self.shares, self.kept)))
 
@@ -226,14 +226,14 @@ def _others() -> dict[str, Any]:
 
 
 def published_orders() -> list[PublishedOrder]:
-    """All curves, task by task; of each, those of one laboratory together."""
+    """All curves, by task and then by laboratory."""
     return [
         curve for task in ("mnli", "sst2") for curve in (*_of_other_criteria(task), *_again(task))
     ]
 
 
 def five_seeds() -> list[dict[str, float]]:
-    """What entropy adds to importance on MNLI in the mean of five fine-tunings, in points."""
+    """Points that entropy adds to importance on MNLI, in the mean of five fine-tunings."""
     measured = _others()["hies"]["mnli_five_seeds"]
     return [
         {"percent_removed": percent, "points": combined - importance}
@@ -244,7 +244,7 @@ def five_seeds() -> list[dict[str, float]]:
 
 
 def _of_other_criteria(task: str) -> Iterator[PublishedOrder]:
-    """Two laboratories' orders; one of them gives shares of its heads and accuracy in percent."""
+    """The orders of two laboratories, one of which gives shares and accuracy in percent."""
     gnorm, hies = _others()["greedy_gnorm"], _others()["hies"]
     percent = {name: np.array(curve) / 100 for name, curve in hies[task].items()}
     (chance, *_) = (order.chance for order in _again(task))  # of the same sentences

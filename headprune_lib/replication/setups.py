@@ -1,11 +1,11 @@
 """Setups: a trained model with the texts that it is measured on, and outcomes of masks on them.
 
-A classifier, a translator and a language model answer to the same verbs: ``outcomes`` of named masks
-on texts, ``scores`` of heads by a criterion, and ``compute`` for any other unit of work, each kept
-by the journal. Losses are stored in whole thousandths of a nat, of masked models as the *change* from
-the unmasked one, and BLEU's counts packed (matches and length, see
-:mod:`headprune_lib.replication.metrics`): files stay small, and a mean over thousands of texts is
-exact to far below what it is used for.
+Classifiers, translators and language models share their methods: ``outcomes`` of named masks on
+texts, ``scores`` of heads by a criterion, and ``compute`` for any other unit of work, all kept in
+the journal. Losses are stored in whole thousandths of a nat, those of masked models as the *change*
+from the unmasked one, and BLEU's counts are packed (matches and length, see
+:mod:`headprune_lib.replication.metrics`). Files stay small, and a mean over thousands of texts is
+far more exact than its use requires.
 """
 
 from __future__ import annotations
@@ -80,18 +80,18 @@ from headprune_lib.utils import (
 GROUP = 32  # sentences that share a batch, in translation and in teacher forcing
 _BATCHES_A_UNIT = 8
 UNCUT = "no head cut"
-"""What the journal calls the mask that keeps every head, whatever is measured beside it."""
+"""The journal's name of the mask that keeps every head, whatever else is measured."""
 
 
 Rows = Callable[[int], Sequence[int]]
-"""How many texts there are -> the positions of those that are taken."""
+"""Number of texts -> positions of those that are taken."""
 AnyTexts = TypeVar("AnyTexts", Texts, list[list[int]])
 _some: ContextVar[Rows | None] = ContextVar("_some", default=None)
 
 
 @contextmanager
 def on_some_texts(rows: Rows) -> Iterator[None]:
-    """Inside, outcomes are measured on some texts of each set alone: see :func:`measured_on`."""
+    """Within the context, measure outcomes on some texts of each set: see :func:`measured_on`."""
     token = _some.set(rows)
     try:
         yield
@@ -100,10 +100,10 @@ def on_some_texts(rows: Rows) -> Iterator[None]:
 
 
 def measured_on(texts: AnyTexts) -> AnyTexts:
-    """The texts that outcomes are kept of: all but inside :func:`on_some_texts`.
+    """The texts to measure outcomes on: all of them, except within :func:`on_some_texts`.
 
-    What heads are scored on, and what an order is chosen on where the outcomes of the choice are
-    not kept, is always taken whole.
+    Texts that heads are scored on, and those that an order is chosen on without keeping the
+    outcomes, are always used whole.
     """
     if (some := _some.get()) is None:
         return texts
@@ -115,9 +115,9 @@ class Setup(ABC):
     """A trained model with its texts.
 
     Attributes:
-        profile: the parameters that everything is measured with.
+        profile: the parameters of all measurements.
         model: the network, in evaluation mode.
-        weights_sha256: of the file of its weights.
+        weights_sha256: SHA-256 of its weights' file.
     """
 
     profile: Profile
@@ -127,13 +127,13 @@ class Setup(ABC):
     @classmethod
     @abstractmethod
     def of(cls, profile: Profile, *given: Any, **named: Any) -> Setup:
-        """The trained model of a profile: the stored weights, or trained now."""
+        """Load the trained model of a profile; train it now if no weights are stored."""
 
     @abstractmethod
     def outcomes(
         self, masks: Mapping[str, HeadTensors], texts: Any, journal: Journal, title: str
     ) -> Arrays:
-        """What the model makes of every text under each mask, a row a mask.
+        """Outcomes of the model on every text under each mask, one row per mask.
 
         Args:
             masks: by name, for the journal.
@@ -146,20 +146,20 @@ class Setup(ABC):
 
     @abstractmethod
     def _tokens_left_out(self) -> Tokens:
-        """What a criterion may leave out of a text."""
+        """Ids of the tokens that a criterion may leave out of a text."""
 
     @abstractmethod
     def _sent(self) -> dict[str, Any]:
-        """What :meth:`of` is given besides the profile, where a worker loads the same setup."""
+        """Arguments of :meth:`of` besides the profile, for a worker that loads the same setup."""
 
     @classmethod
     @abstractmethod
     def _file_of(cls, profile: Profile, **sent: Any) -> Path | None:
-        """The file of the weights that :meth:`of` would load; None where nobody has trained them."""
+        """The weights' file that :meth:`of` would load; None if they have not been trained."""
 
     @property
     def key(self) -> str:
-        """Begins the name of every journal unit: results of other weights must not be resumed."""
+        """Prefix of every journal unit's name: results of other weights must not be resumed."""
         return self.weights_sha256[:12]
 
     @property
@@ -179,8 +179,8 @@ class Setup(ABC):
         """The outcome of every unit of work with this model, from the journal or computed now.
 
         Args:
-            units: by name, to which the key of the weights is added. Where a unit asks the setup
-                for its model a worker loads it; a model in its closure would be sent there.
+            units: by name, to which the key of the weights is added. If a unit gets its model from
+                the setup, the worker loads it; a model in its closure would be sent there.
         """
         keyed = {f"{self.key} {name}": unit for name, unit in units.items()}
         return list(run_units(keyed, journal, title).values())
@@ -201,12 +201,12 @@ class Setup(ABC):
     def _each_head_cut(
         self, sweep: Callable[..., Iterable[tuple[Tensor, Mapping[Head, Tensor]]]], batch: Batch
     ) -> Tensor:
-        """What a sweep over heads gives, of the unmasked model first and then of each head."""
+        """Results of a sweep over heads, the unmasked model's first and then each head's."""
         ((uncut, cut),) = sweep(self.model, [batch])
         return torch.stack([uncut, *(cut[head] for head in self.heads)])
 
     def __reduce__(self) -> tuple:
-        """On its way to a worker, what loads it there."""
+        """Pickle the setup as the call that loads it on a worker."""
         sent = tuple(self._sent().items())
         return _received, (type(self), pickle.dumps(self.profile), sent, self.weights_sha256)
 
@@ -215,7 +215,7 @@ class Setup(ABC):
 def _received(
     kind: type[Setup], profile: bytes, sent: tuple[tuple[str, Any], ...], weights_sha256: str
 ) -> Setup:
-    """A setup as a worker process needs it, loaded once."""
+    """Load a setup in a worker process, once."""
     wanted, named = pickle.loads(profile), dict(sent)
     if kind is not LanguageSubject:  # whose weights nobody trains
         check_worker_has(kind._file_of(wanted, **named), weights_sha256)
@@ -237,7 +237,7 @@ _SWEEPS = {"one head": one_head_ablation, "all but one": all_but_one}
 
 @dataclass
 class EncoderSubject(Setup):
-    """A fine-tuned classifier with its examples: right or wrong, and the loss, of each."""
+    """A fine-tuned classifier with its examples: each one's correctness and loss."""
 
     profile: Profile
     seed: int
@@ -246,7 +246,7 @@ class EncoderSubject(Setup):
 
     @classmethod
     def of(cls, profile: Profile, seed: int | None = None, kernel: str = "sdpa") -> EncoderSubject:
-        """The profile's model, fine-tuned with ``seed``: the stored weights, or trained now."""
+        """Load the profile's model fine-tuned with ``seed``; fine-tune it now if need be."""
         seed = profile.seed if seed is None else seed
         model = finetuned(profile, seed, kernel=kernel)
         return cls(profile, seed, model, sha256_of(cls._file_of(profile, seed)))
@@ -260,7 +260,7 @@ class EncoderSubject(Setup):
 
     @property
     def run(self) -> dict:
-        """The entry of a result for this training."""
+        """The entry for this training in a result."""
         return {"seed": self.seed, "weights_sha256": self.weights_sha256}
 
     def measured(
@@ -273,14 +273,14 @@ class EncoderSubject(Setup):
         unit: str = "share of examples",
         runs: list[dict] | None = None,
     ) -> Measured:
-        """Outcomes as the store takes them; of accuracy on the test set if nothing else is said."""
+        """Outcomes in the store's form, by default of accuracy on the test set."""
         n = len(self.test) if n_examples is None else n_examples
         return Measured(
             raw, runs or [self.run], dataset or f"{self.profile.task}/test", n, metric, unit
         )
 
     def batches(self, examples: Texts) -> Batches:
-        """Batches of like length, at the profile's size and limit."""
+        """Batches of similar length, with the profile's batch size and maximum length."""
         limit = self.profile.finetuning.max_length
         return make_batches(
             load_tokenizer(self.profile.model), examples, self.profile.batch_size, limit
@@ -288,7 +288,7 @@ class EncoderSubject(Setup):
 
     @property
     def test(self) -> Texts:
-        """What every reported number is measured on."""
+        """The texts that every reported number is measured on."""
         return self.tested()
 
     def tested(self, most: int | None = None) -> Texts:
@@ -298,12 +298,12 @@ class EncoderSubject(Setup):
 
     @property
     def headline(self) -> Texts:
-        """What the rows are measured on that the paper's claims rest on: all."""
+        """The texts for the rows that the paper's claims rest on: all test sentences."""
         return self.test
 
     @property
     def chosen(self) -> tuple[Texts, Texts]:
-        """What the best heads are chosen on, and what is reported of them."""
+        """The texts that the best heads are chosen on, and those that they are reported on."""
         return measured_on(self.selection), self.test
 
     @property
@@ -317,7 +317,7 @@ class EncoderSubject(Setup):
         return self._split("train").last(self.profile.n_scoring)
 
     def check_apart(self) -> None:
-        """Raises ValueError where ``selection`` and ``scoring`` share sentences."""
+        """Raise ValueError if ``selection`` and ``scoring`` share sentences."""
         asked, available = (
             self.profile.n_selection + self.profile.n_scoring,
             len(self._split("train")),
@@ -424,7 +424,7 @@ class EncoderSubject(Setup):
         return {what: np.stack([unit[what] for unit in units]) for what in ("correct", "loss")}
 
     def alone(self, heads: np.ndarray, texts: Texts, journal: Journal) -> Arrays:
-        """As a sweep, of these heads (layer, head) alone: each is kept as the only one of its layer."""
+        """A sweep over only these heads (layer, head), each kept as the only one of its layer."""
         masks = all_but_one_masks(self.model)
         named = {
             f"only {layer} {head}": masks["self", layer, head] for layer, head in heads.tolist()
@@ -446,7 +446,7 @@ _MASKS = {"one head": one_head_masks, "all but one": all_but_one_masks}
 
 @dataclass
 class TranslationSubject(Setup):
-    """A trained translator with its pairs of sentences ("verses"): n-gram counts and draft losses."""
+    """A trained translator with its sentence pairs ("verses"): n-gram counts and draft losses."""
 
     profile: Profile
     task: str
@@ -467,10 +467,10 @@ class TranslationSubject(Setup):
         kernel: str = "sdpa",
         **kept: int,
     ) -> TranslationSubject:
-        """The trained model of a task; trained now if need be.
+        """Load the trained model of a task; train it now if need be.
 
         Args:
-            seed: of the training; the first one of the profile's if not given.
+            seed: of the training; the profile's first if not given.
             kept: ``epoch`` or ``update``: the weights that the training kept after it, in place
                 of the final ones.
         """
@@ -492,19 +492,19 @@ class TranslationSubject(Setup):
 
     @property
     def run(self) -> dict:
-        """The entry of a result for this training, with the epoch or update if not the final one."""
+        """The entry for this training in a result, with its epoch or update if it is not final."""
         return {"seed": self.seed, **self.kept, "weights_sha256": self.weights_sha256}
 
     def measured(self, raw: Arrays, n_examples: int, *, dataset: str | None = None) -> Measured:
-        """Outcomes as the store takes them; of the test verses if nothing else is said."""
+        """Outcomes in the store's form, by default on the test verses."""
         return Measured(
             raw, [self.run], dataset or f"{self.task}/test", n_examples, "BLEU", "BLEU points"
         )
 
     def pairs(self, split: str, task: str | None = None) -> Texts:
-        """What all heads are swept on: the first verses of a split, which are a random sample.
+        """The first verses of a split, a random sample, which sweeps over all heads use.
 
-        Of another task with the same chapters on each side where one is named.
+        If ``task`` is given, those of that task, whose splits have the same chapters.
         """
         return self.split(split, task).first(self.profile.n_verses)
 
@@ -518,7 +518,7 @@ class TranslationSubject(Setup):
         return measured_on(self.split("test").first(self.profile.n_headline))
 
     def split(self, name: str, task: str | None = None) -> Texts:
-        """All verses of a split, of another task where one is named."""
+        """All verses of a split, of another task if one is named."""
         return TRANSLATION_TASKS[task or self.task].split(name)
 
     def far(self, task: str) -> Texts:
@@ -527,7 +527,7 @@ class TranslationSubject(Setup):
 
     @property
     def chosen(self) -> tuple[Texts, Texts]:
-        """What the best heads are chosen on, and what is reported of them."""
+        """The texts that the best heads are chosen on, and those that they are reported on."""
         choice, reported = TRANSLATION_TASKS[self.task].chosen
         shown = self.split(reported).first(self.profile.n_headline)
         return measured_on(self.pairs(choice)), measured_on(shown)
@@ -538,13 +538,13 @@ class TranslationSubject(Setup):
         """Translate every pair under every mask.
 
         Args:
-            title: of what is measured; the journal knows the masks by it.
+            title: of what is measured, also in the journal.
 
         Returns:
             ``counts_uncut`` (n, 5), ``counts_change`` (M, n, 5), ``reference_lengths`` (n,),
-            ``draft_loss_uncut`` (n,) and ``draft_loss_change`` (M, n) in thousandths of a nat, in the
-            pairs' own order. Where BLEU is taken in another way than sacrebleu's own, the counts and
-            lengths of that one stand beside these under ``BESIDE``.
+            ``draft_loss_uncut`` (n,) and ``draft_loss_change`` (M, n) in thousandths of a nat, in
+            the pairs' own order. If BLEU is not taken in sacrebleu's own way, the counts and
+            lengths by that way are added under ``BESIDE``.
         """
         sources = self.translator.encode(texts.sources)
         every = [ones_mask(self.model), *masks.values()]
@@ -587,7 +587,7 @@ class TranslationSubject(Setup):
         name: str,
         only: Sequence[Head] | None = None,
     ) -> Arrays:
-        """As :meth:`outcomes`, with a mask a head: without it, or with it alone in its layer.
+        """Like :meth:`outcomes`, with one mask per head: without it, or with it alone in its layer.
 
         Args:
             how: ``"one head"`` or ``"all but one"``.
@@ -595,7 +595,7 @@ class TranslationSubject(Setup):
             only: heads, in the order of their rows; all if not given.
 
         Returns:
-            the outcomes, and in ``heads`` whose each row is.
+            the outcomes, with the head of each row in ``heads``.
         """
         masks = _MASKS[how](self.model)
         masks = masks if only is None else {head: masks[head] for head in only}
@@ -603,12 +603,12 @@ class TranslationSubject(Setup):
         return {**outcomes, "heads": heads_array(masks)}
 
     def alone(self, heads: np.ndarray, texts: Texts, journal: Journal) -> Arrays:
-        """As a sweep, of these heads alone: each is kept as the only one of its layer."""
+        """A sweep over only these heads, each kept as the only one of its layer."""
         name = "the best of each layer"
         return self.sweep("all but one", texts, journal, name, only=heads_in(heads))
 
     def importance(self, journal: Journal, *, normalize: str | None = "l2") -> HeadTensors:
-        """I_h by teacher forcing on the chapters kept for it; the loss of a verse is its sum."""
+        """I_h by teacher forcing on the chapters kept for it; a verse's loss sums over pieces."""
         each = self.verse_importance(journal)
         return _normalised(_by_kind({kind: each[kind].mean(0) for kind in each}), normalize)
 
@@ -659,15 +659,15 @@ class TranslationSubject(Setup):
         return {"loss": loss, "pieces": _pieces(prepared)}
 
     def piece_losses(self, pairs: Texts) -> np.ndarray:
-        """(n,) the loss of every reference in the mean over its pieces, in nats, as the model is.
+        """Loss of every reference under the model as it is now, (n,) in nats per piece.
 
-        Nothing is kept in a journal, which knows models by the weights they were loaded with.
+        Nothing is kept in a journal, which identifies models by the weights they were loaded with.
         """
         prepared = self.forced(pairs)
         return self._losses(prepared).astype(float) / _pieces(prepared)
 
     def _losses(self, prepared: Batches) -> np.ndarray:
-        """(n,) the sum over each reference's pieces in nats, in the pairs' own order."""
+        """Loss summed over each reference's pieces, (n,) in nats, in the pairs' own order."""
         device, per_batch = next(self.model.parameters()).device, []
         with torch.inference_mode():
             for batch in prepared.batches:
@@ -680,7 +680,7 @@ class TranslationSubject(Setup):
 
 
 def _pieces(prepared: Batches) -> np.ndarray:
-    """(n,) pieces of each reference, in the pairs' own order."""
+    """Number of pieces of each reference, (n,), in the pairs' own order."""
     counts = [(batch["labels"] != NO_LABEL).sum(1).numpy() for batch in prepared.batches]
     return prepared.restore(np.concatenate(counts))
 
@@ -702,7 +702,7 @@ class LanguageSubject(Setup):
 
     @classmethod
     def of(cls, profile: Profile, task: str) -> LanguageSubject:
-        """The profile's language model on a text; the weights are loaded once a process."""
+        """The profile's language model on a text; the weights are loaded once per process."""
         return cls(profile, task, _language_model(profile.language_model, profile.device_here))
 
     @classmethod
@@ -713,18 +713,18 @@ class LanguageSubject(Setup):
         return {"task": self.task}
 
     def measured(self, raw: Arrays) -> Measured:
-        """Outcomes as the store takes them; ``tokens`` has an entry a passage."""
+        """Outcomes in the store's form; ``tokens`` has one entry per passage."""
         described, n = {"model": self.profile.language_model}, len(raw["tokens"])
         return Measured(raw, [described], f"{self.task}/test", n, "perplexity", "nats a token")
 
     @cached_property
     def test(self) -> list[list[int]]:
-        """Token numbers of the passages that every reported number is measured on."""
+        """Token ids of the passages that every reported number is measured on."""
         return measured_on(self._tested)
 
     @property
     def swept(self) -> list[list[int]]:
-        """Those of the test passages that every single head is cut on: the first ones."""
+        """The test passages on which every single head is cut: the first ones."""
         most = _enough(self._tested, self.profile.language.head_tokens)
         return measured_on(self._tested[:most])
 
@@ -735,12 +735,12 @@ class LanguageSubject(Setup):
 
     @property
     def scoring(self) -> list[list[int]]:
-        """Of the training passages that heads are scored on: the last ones."""
+        """The training passages that heads are scored on: the last ones."""
         return self._train[0]
 
     @property
     def tuning(self) -> list[list[int]]:
-        """Of the training passages that a pruned model is trained on: all but ``scoring``."""
+        """The training passages that a pruned model is trained on: all but ``scoring``."""
         return self._train[1]
 
     @cached_property
@@ -767,7 +767,7 @@ class LanguageSubject(Setup):
 
     @cached_property
     def frequency_loss(self) -> np.ndarray:
-        """The loss of each test passage by the frequency of tokens alone, ``(n,)`` in nats.
+        """Loss of each test passage under token frequencies alone, ``(n,)`` in nats.
 
         Frequencies are of the training text, with one added for every token of the vocabulary.
         """
@@ -786,7 +786,7 @@ class LanguageSubject(Setup):
 
     @property
     def _start(self) -> int:
-        """What begins each passage: the start mark, or the end mark of a model that has none."""
+        """Id that begins each passage: the start mark, or the end mark if the model has none."""
         config = self.model.config
         return config.eos_token_id if config.bos_token_id is None else config.bos_token_id
 
@@ -814,10 +814,10 @@ class LanguageSubject(Setup):
         mask: HeadTensors | None = None,
         passages: Sequence[list[int]] | None = None,
     ) -> np.ndarray:
-        """The loss of every passage, of the test ones if none are given, ``(n,)`` in nats.
+        """Loss of every passage, by default of the test ones, ``(n,)`` in nats.
 
         Args:
-            model: the subject's, or what was made of it; masked if a mask is given.
+            model: the subject's, or one derived from it; masked if a mask is given.
         """
         device, losses = next(model.parameters()).device, []
         mask = ones_mask(model) if mask is None else mask
@@ -828,7 +828,7 @@ class LanguageSubject(Setup):
         return torch.cat(losses).double().cpu().numpy()
 
     def without_each(self, journal: Journal) -> Arrays:
-        """Every head cut in turn: ``heads`` (H, 2), ``loss_uncut`` (n,) and ``loss`` (H, n) in nats."""
+        """Cut each head in turn: ``heads`` (H, 2), ``loss_uncut`` (n,), ``loss`` (H, n) in nats."""
         sweep = partial(one_head_ablation, reduce=next_token_cross_entropy)
         units = self.compute(
             {
@@ -845,7 +845,7 @@ class LanguageSubject(Setup):
 
 
 def _enough(passages: Sequence[list[int]], tokens: int) -> int:
-    """How many of the first passages hold so many tokens to predict, or all."""
+    """How many of the first passages contain ``tokens`` tokens to predict, or all."""
     held = np.cumsum(predicted(passages))
     return min(len(passages), int(np.searchsorted(held, tokens)) + 1)
 
@@ -856,7 +856,7 @@ def predicted(passages: Sequence[list[int]]) -> np.ndarray:
 
 
 def whole_thousandths(nats: np.ndarray) -> np.ndarray:
-    """Losses as they are stored; those of a passage do not fit into 16 bits."""
+    """Losses as they are stored, in 32 bits: those of a passage do not fit into 16."""
     return np.rint(nats * MILLINAT).astype(np.int32)
 
 

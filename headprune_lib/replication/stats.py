@@ -1,9 +1,9 @@
-"""Paired tests, intervals, bootstraps, correlations and power: the same examples before and after a cut.
+"""Paired tests, intervals, bootstraps, correlations and power, on the same examples cut and uncut.
 
-Changes are cut minus uncut. Of accuracy, "lost" counts the examples that only the uncut model gets
-right, "gained" those that only the cut model gets right. A ``statistic`` maps (..., k) counts, summed
-over examples, to (...) scores (see :mod:`headprune_lib.replication.metrics`); a system is what each
-example adds to these sums, (examples, k). Every draw comes from the ``seed`` that is given.
+Changes are cut minus uncut. For accuracy, "lost" counts the examples that only the uncut model gets
+right, "gained" those that only the cut model gets right. A ``statistic`` maps (..., k) counts,
+summed over examples, to (...) scores (see :mod:`headprune_lib.replication.metrics`). A system is
+what each example adds to these sums, (examples, k). All draws come from the given ``seed``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Statistic = Callable[[Array], Array]
 Seed = int | np.random.Generator
 
 CONFIDENCE = 0.95
-"""Of every interval."""
+"""Confidence level of every interval."""
 _ENDS = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
 
 
@@ -46,7 +46,7 @@ def bootstrap_indices(n: int, resamples: int, seed: Seed) -> NDArray[np.int64]:
 def count_chunks(
     n: int, resamples: int, seed: Seed, dtype: type = np.float32
 ) -> Iterator[tuple[slice, NDArray]]:
-    """How often each example is drawn, (chunk, n), for matrix products of bounded memory."""
+    """Yield how often each example is drawn, (chunk, n), for matrix products of bounded memory."""
     rng, size = np.random.default_rng(seed), max(1, 2**18 // n)
     for start in range(0, max(resamples, 1), size):
         rows = min(size, resamples - start)
@@ -79,7 +79,7 @@ def paired_bootstrap(
 ) -> Estimate:
     """Change of a statistic, its percentile interval and p, each (cuts,).
 
-    p inverts the percentile interval: twice the smaller tail at 0, one resample added to it.
+    p inverts the percentile interval: twice the smaller tail at 0, with one resample added to it.
 
     Args:
         uncut: (examples, k).
@@ -97,10 +97,10 @@ def paired_bootstrap(
 def share_of_wins(
     statistic: Statistic, uncut: Array, cuts: Array, resamples: int, seed: int
 ) -> Array:
-    """p of each cut as compare-mt gave it until July 2019 (its commit 1febe28), (cuts,).
+    """p of each cut as compare-mt computed it until July 2019 (its commit 1febe28), (cuts,).
 
-    Half of the examples are drawn without replacement, again and again; p is one minus the share
-    of the draws that the better system wins. It is one-sided, and a draw that is level is no win.
+    Each draw takes half of the examples without replacement; p is one minus the share of the draws
+    that the better system wins. It is one-sided, and a tie is no win.
     """
     change = _changes(statistic, _together(uncut, cuts), _halves(len(uncut), resamples, seed))
     return 1 - np.maximum((change > 0).mean(0), (change < 0).mean(0))
@@ -119,10 +119,9 @@ def bootstrap_curves(
     over the examples.
 
     Row i of every curve uses the same draw of examples, for all its shares and runs, so that the
-    difference of two curves is paired. Where a curve has several runs (seeds), its runs are drawn
-    again too, within the curve, and its draws do not depend on which other curves are given.
-    Curves of the same runs can have the same draws of them: those to which ``together`` gives the
-    same name.
+    difference of two curves is paired. If a curve has several runs (seeds), its runs are resampled
+    too, within the curve and independently of which other curves are given. Curves of the same runs
+    share these draws if ``together`` gives them the same name.
     """
     curves = {name: np.asarray(curve) for name, curve in correct.items()}
     n = next(iter(curves.values())).shape[2]
@@ -144,18 +143,18 @@ def bootstrap_curves(
 
 
 def _together(uncut: Array, cuts: Array) -> Array:
-    """(1 + cuts, examples, k), the uncut model first."""
+    """Stack the systems, (1 + cuts, examples, k), the uncut model first."""
     return np.concatenate([np.asarray(uncut)[None], cuts]).astype(np.float64)
 
 
 def _halves(examples: int, draws: int, seed: int) -> Array:
-    """(draws, examples), 1 for the half of the examples that each draw has."""
+    """Random halves, (draws, examples): 1 for the examples in each draw."""
     half = np.tile(np.arange(examples) < examples // 2, (draws, 1))
     return np.random.default_rng(seed).permuted(half, axis=1).astype(np.float64)
 
 
 def _changes(statistic: Statistic, systems: Array, members: Array) -> Array:
-    """Changes (draws, cuts) of a statistic on the examples that each draw has."""
+    """Changes (draws, cuts) of a statistic on the examples in each draw."""
     flat = systems.transpose(1, 0, 2).reshape(systems.shape[1], -1)
     scores = statistic((members @ flat).reshape(len(members), *systems.shape[::2]))
     return scores[:, 1:] - scores[:, :1]
@@ -167,8 +166,8 @@ def _changes(statistic: Statistic, systems: Array, members: Array) -> Array:
 def mcnemar_exact(lost: ArrayLike, gained: ArrayLike) -> Array:
     """Two-sided exact McNemar p of each pair of counts; 1 where no example changed.
 
-    Binomial(lost + gained, 1/2), the smaller tail doubled, as ``statsmodels`` ``mcnemar`` with
-    ``exact=True``, for arrays of any one shape.
+    Binomial(lost + gained, 1/2), the smaller tail doubled, like ``mcnemar`` of ``statsmodels`` with
+    ``exact=True``, for arrays of the same shape.
     """
     lost, gained = np.asarray(lost, np.float64), np.asarray(gained, np.float64)
     tail = scipy.stats.binom.cdf(np.minimum(lost, gained), lost + gained, 0.5)
@@ -178,9 +177,9 @@ def mcnemar_exact(lost: ArrayLike, gained: ArrayLike) -> Array:
 def paired_proportion_interval(lost: ArrayLike, gained: ArrayLike, n: int) -> tuple[Array, Array]:
     """Low and high end of Tango's score interval for the accuracy change (gained - lost) / n.
 
-    The changes that the score test does not reject (Tango 1998, Statistics in Medicine 17:891); at
-    a change of 0 its score is McNemar's z. Unlike Wald's interval it keeps its coverage with few
-    discordants, and has width where there are none. ``n`` counts all examples.
+    It contains the changes that the score test does not reject (Tango 1998, Statistics in Medicine
+    17:891); at a change of 0 its score is McNemar's z. Unlike Wald's interval it keeps its coverage
+    with few discordant examples, and has width with none. ``n`` counts all examples.
     """
     lost, gained = np.asarray(lost, np.float64), np.asarray(gained, np.float64)
     z = scipy.stats.norm.isf(_ENDS[0])
@@ -210,10 +209,10 @@ def smallest_detectable(
     """Smallest accuracy change, a fraction, that McNemar's test at ``alpha`` finds with ``power``.
 
     Solves Connor's sample size formula (1987, Biometrics 43:207, after Miettinen 1968)
-    ``n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2`` for d, with s the share of discordants:
+    ``n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2`` for d, with s the discordant share:
     ``d = k sqrt(s)``, ``k = (z_a sqrt(n) + z_b sqrt(n + z_b^2 - z_a^2)) / (n + z_b^2)``. A change
     of d takes a share of at least d, so s is raised to k^2 where it is smaller (then d = s).
-    inf where ``n`` is too small to find any. For a family, pass Holm's first step, alpha / tests.
+    inf if ``n`` is too small to detect any. For a family, pass Holm's first step, alpha / tests.
     """
     share = np.asarray(discordant_share, np.float64)
     z_a, z_b = scipy.stats.norm.isf(alpha / 2), scipy.stats.norm.isf(1 - power)
@@ -238,7 +237,7 @@ def holm(p: ArrayLike) -> Array:
 def paired_t(difference: ArrayLike) -> Estimate:
     """Mean of (..., examples) over the last axis, its t interval and two-sided p, shape (...).
 
-    A constant row has an interval of no width, and p = 1 if it is all 0, else 0.
+    A constant row has an interval of width 0, and p = 1 if it is all 0, else 0.
     """
     difference = np.asarray(difference, np.float64)
     mean = difference.mean(axis=-1)
@@ -252,10 +251,10 @@ def paired_t(difference: ArrayLike) -> Estimate:
 
 
 def unpaired_t(uncut: ArrayLike, cut: ArrayLike) -> Array:
-    """Two-sided p of Student's t-test of (..., examples) rows of 0 and 1, as if of other examples.
+    """Two-sided p of Student's t-test of (..., examples) rows of 0 and 1, as if they were unpaired.
 
-    The paper's test of accuracy: -0.96 points of 9,815 pairs, which it does not mark at p < 0.01,
-    would be significant in a paired one unless 13.6% of the answers changed. 1 without variation.
+    The paper's test of accuracy: it does not mark -0.96 points on 9,815 pairs at p < 0.01, which a
+    paired test would find significant unless 13.6% of the answers changed. 1 without variation.
     """
     examples = np.shape(uncut)[-1]
     rates = [np.asarray(answers, np.float64).mean(-1) for answers in (uncut, cut)]
@@ -314,14 +313,14 @@ def partial_spearman(
 ) -> Estimate:
     """Spearman correlation of x and y, both (heads,), with others held fixed.
 
-    Ranks of x, y and each row of ``given`` are taken over all heads; what least squares makes of
-    the rows' ranks and of each group's mean is taken away from x's and y's, and the rest
-    correlated. The percentile interval is by bootstrap over heads, ranks and all; p by Student's t
-    with as many degrees of freedom as are left.
+    Ranks of x, y and each row of ``given`` are taken over all heads. The least-squares fit by the
+    rows' ranks and each group's mean is subtracted from the ranks of x and y, and the residuals are
+    correlated. The percentile interval is by bootstrap over heads, with ranks taken anew; p is by
+    Student's t with the remaining degrees of freedom.
 
     Args:
         given: (rows, heads), may have no row.
-        groups: (heads,) whole numbers, such as layers; all alike for none.
+        groups: (heads,) whole numbers, such as layers; all equal for none.
 
     Raises:
         ValueError: nothing is left of x or y.
@@ -344,16 +343,16 @@ def partial_spearman(
 
 
 def _partial(x: Array, y: Array, given: Array, members: Array) -> Array:
-    """(draws, heads) twice, (rows, draws, heads) and (groups, draws, heads) -> (draws,)."""
+    """Correlations (draws,) of x, y (draws, heads), given (rows, draws, heads) and (groups, …)."""
     ranked = [scipy.stats.rankdata(side, axis=-1) for side in (x, y, *given)]
-    # the groups' columns add up to ones: no other constant
+    # the groups' columns add up to ones, so that no constant is needed
     columns = np.stack([*members, *ranked[2:]], axis=-1)  # (draws, heads, columns)
     inverse = np.linalg.pinv(columns)
     left = []
     for side in ranked[:2]:
         fitted = (columns @ (inverse @ side[..., None]))[..., 0]
         rest = side - fitted
-        # what is determined leaves rounding errors, which correlate with anything
+        # a fully determined side leaves rounding errors, which would correlate with anything
         nothing = np.abs(rest).max(-1, keepdims=True) < 1e-9 * side.shape[-1]
         left.append(np.where(nothing, 0, rest))
     return _row_correlations(*left)
@@ -370,7 +369,7 @@ def _row_correlations(x: Array, y: Array) -> Array:
 def split_half_reliability(effects: Array, splits: int = 100, seed: int = 0) -> float:
     """Reliability of the mean effects of heads, from effects (heads, examples).
 
-    Each split parts the examples at random in two halves and correlates, over heads, the mean
+    Each split divides the examples at random into two halves and correlates, over heads, the mean
     effects of both; with r the mean over splits, Spearman-Brown's ``2 r / (1 + r)`` steps it up
     from half the examples to all. A split with a half that shows no difference counts as r = 0.
     """
@@ -384,7 +383,7 @@ def split_half_reliability(effects: Array, splits: int = 100, seed: int = 0) -> 
 def split_half_reliability_of(
     statistic: Statistic, uncut: Array, cuts: Array, splits: int = 100, seed: int = 0
 ) -> float:
-    """As :func:`split_half_reliability`, for effects that are no means of examples.
+    """Like :func:`split_half_reliability`, for effects that are not means over examples.
 
     The effect of a head on a half is the statistic of that half's sums, cut minus uncut.
 
@@ -407,15 +406,15 @@ def correlation_ceiling(rel_x: float, rel_y: float) -> float:
     return math.sqrt(max(rel_x, 0.0) * max(rel_y, 0.0))
 
 
-# What a measurement could have decided: an estimate is taken as normal around the true value, and a
-# 95% interval tells its standard error
+# What a measurement could have decided: an estimate is taken as normal around the true value, with
+# the standard error that its 95% interval implies
 
 Z95, _Z80 = 1.9599639845400545, 0.8416212335729142
 """``scipy.stats.norm.isf`` of .025 and .2, which takes seconds to import."""
 
 
 def standard_error(interval: Sequence[float]) -> float:
-    """Of an estimate, from its 95% interval."""
+    """Standard error of an estimate, from its 95% interval."""
     low, high = interval
     return (high - low) / (2 * Z95)
 
@@ -424,9 +423,9 @@ def power_above(true: float, bound: float, error: float, freedom: float = np.inf
     """Probability that the lower end of the 95% interval of an estimate is above ``bound``.
 
     Args:
-        true: what is estimated.
+        true: the true value of what is estimated.
         error: the standard error; 0 means certainty.
-        freedom: degrees of freedom of the t interval; a normal one where they are infinite.
+        freedom: degrees of freedom of the t interval; infinite for a normal one.
 
     >>> round(power_above(1.0, 0.95, 0.05 / 2.8), 2)
     0.8
@@ -445,12 +444,12 @@ def detectable(error: float) -> float:
 
 
 def all_of(powers: Sequence[float]) -> float:
-    """A lower bound of the probability that all of several things happen, whatever ties them."""
+    """Lower bound on the probability that all events happen, however they depend on each other."""
     return max(0.0, 1.0 - sum(1.0 - power for power in powers))
 
 
 def share_above(change: Array, low: Array, drawn: Array, bound: float) -> tuple[float, Array]:
-    """Share of the changes whose interval lies above a bound, and its percentile interval.
+    """Share of the changes whose interval is above a bound, and its percentile interval.
 
     On resampled examples every interval moves with its change and keeps its width.
 
@@ -474,9 +473,9 @@ def power_of_share(
     worlds: int = 400,
     seed: int = 0,
 ) -> float:
-    """Probability that a share of cuts is found above a bound, where most of them cost nothing.
+    """Probability that enough cuts are found above a bound, if ``spared`` of them cost nothing.
 
-    In each imagined repetition ``spared`` cuts drawn at random have no effect and every other one
+    In each simulated repetition ``spared`` cuts drawn at random have no effect and every other one
     costs twice the bound; the noise of an estimate is that of a resample, correlations between
     cuts included.
 
@@ -520,7 +519,7 @@ class TrainingsMean:
 
 
 def text_influences(statistic: Statistic, systems: ArrayLike) -> Array:
-    """What each text contributes to each system's score, (systems, texts), by the jackknife.
+    """Contribution of each text to each system's score, (systems, texts), by the jackknife.
 
     The sum of the squares of a row is the jackknife's variance of the score, and the sum of the
     products of two rows the covariance of two scores on the same texts.
@@ -539,8 +538,8 @@ def over_trainings(values: ArrayLike, influences: ArrayLike) -> TrainingsMean:
     """The mean over trainings, with a t interval by Satterthwaite's degrees of freedom.
 
     Its variance is that of the trainings' values, divided by their number, plus that of the mean
-    over texts. Noise of the texts that each training has to itself is in both terms, so that the
-    interval is rather too wide than too narrow. One training tells of its texts alone.
+    over texts. Text noise that is specific to a training is in both terms, so that the interval is
+    too wide rather than too narrow. With one training, the interval reflects its texts alone.
 
     Args:
         values: (trainings,).
@@ -553,10 +552,10 @@ def over_trainings(values: ArrayLike, influences: ArrayLike) -> TrainingsMean:
 
 
 def over_trainings_alike(values: ArrayLike, errors: ArrayLike) -> TrainingsMean:
-    """As :func:`over_trainings`, where only the standard error of each training's value is known.
+    """Like :func:`over_trainings`, if only the standard error of each training's value is known.
 
-    The trainings are measured on the same texts: the noise of these is taken to be common to all,
-    so that its variance is not divided by their number.
+    The trainings are measured on the same texts, whose noise is taken to be common to all, so that
+    its variance is not divided by their number.
 
     Args:
         values, errors: (trainings,).
@@ -596,11 +595,11 @@ def kept_above_chance(
 ) -> Array:
     """Share of the whole model's score above chance that is kept; shapes broadcast.
 
-    Of a loss, give both losses and that of chance with a minus.
+    For a loss, negate both losses and that of chance.
 
     Args:
-        nothing: the share of a model at chance or below, which has nothing to keep. A mean over
-            resamples, of which a few may fall to chance, takes 0.
+        nothing: the share of a model at chance or below, which has nothing to keep. Give 0 for a
+            mean over resamples, a few of which may fall to chance.
     """
     above = np.asarray(whole, float) - chance
     kept = np.asarray(score, float) - chance
@@ -615,14 +614,14 @@ def area_under_curve(shares: ArrayLike, scores: ArrayLike) -> Array:
 
 
 def prunable_share(shares: ArrayLike, scores: ArrayLike, chance: float, tolerance: float) -> Array:
-    """Largest share up to which no loss exceeds ``tolerance`` of (unpruned - chance), shape (...).
+    """Largest share up to which no drop exceeds ``tolerance`` of (unpruned - chance), shape (...).
 
     ``scores`` is (..., shares), its first entry the unpruned model's. A model that is at chance or
     below has nothing to lose, and gets 0.
     """
     shares, scores = np.asarray(shares, np.float64), np.asarray(scores, np.float64)
     above_chance = scores[..., :1] - chance
-    # Losses equal to the bound count as within it, also after rounding of the difference.
+    # Drops equal to the bound count as within it, even after rounding of the difference.
     within = scores[..., :1] - scores <= tolerance * above_chance + 1e-12
     kept = np.logical_and.accumulate(within & (above_chance > 0), axis=-1).sum(axis=-1)
     return shares[np.maximum(kept - 1, 0)]

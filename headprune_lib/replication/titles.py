@@ -1,4 +1,4 @@
-"""What pages call models and tasks."""
+"""Names of models, tasks and orders on pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRANSLATORS = {
 
 
 def spelled(name: str) -> str:
-    """A model or a task as pages call it: what its own entry says, else its name.
+    """The name of a model or a task on pages: the short one of its entry, else its own.
 
     >>> spelled("sst2"), spelled("mpnet"), spelled("reviews")
     ('SST-2', 'MPNet', 'reviews')
@@ -34,7 +34,7 @@ def spelled(name: str) -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """Words one after another.
+    """Join words with commas and a last ``and``.
 
     >>> listed(["a"]), listed(["a", "b", "c"])
     ('a', 'a, b and c')
@@ -43,7 +43,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def setting(result: Result) -> str:
-    """Model and task of a result as pages call them, such as ``MPNet, SST-2``."""
+    """Names of a result's model and task on pages, such as ``MPNet, SST-2``."""
     return f"{spelled(result.model)}, {spelled(result.task)}"
 
 
@@ -79,7 +79,7 @@ _WORDS = {
 
 
 def order_title(order: str) -> str:
-    """What a legend calls an order of removal; one of no criterion has its own name.
+    """Name of an order of removal in a legend; one without a criterion keeps its own name.
 
     >>> order_title("fisher rescored")
     'Fisher information, scored again after each step'

@@ -1,6 +1,6 @@
-"""How fast masking, scoring and removal are: ratios of medians in one run, with floors.
+"""Benchmarks of masking, scoring and removal: medians of ratios in one run, with floors.
 
-What each machine timed last stands in one file, so that machines stand together.
+One file keeps the last timings of each machine, so that machines can be compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headprune_lib.replication.profiles import Profile
 
 SCORES_BY = "scores by "
-"""Begins the name of a row of ``criteria``; the criterion follows."""
+"""Prefix of the name of a row of ``criteria``; the criterion follows."""
 
 _BENCHES = {
     "encoder": "encoder.rows",
@@ -38,7 +38,7 @@ _BENCHES = {
 class Row:
     """One comparison. ``ratio`` is the median over rounds of seconds / reference seconds.
 
-    ``floor`` is what the floating-point operations alone would allow.
+    ``floor`` is the ratio that the floating-point operations alone would allow.
     """
 
     what: str
@@ -61,7 +61,7 @@ def compare(
     floor: float | None = None,
     target: str = "",
 ) -> Row:
-    """Time two things in turn, so that a slower moment of the machine hits both.
+    """Time two functions alternately, so that a slower moment of the machine hits both.
 
     Both run once to warm up, then ``rounds`` times; see :class:`Row` for the rest.
     """
@@ -82,13 +82,13 @@ def _seconds(function: Callable[[], object]) -> float:
 
 
 def bench(half: str, profile: Profile, *, n_sentences: int = 256, rounds: int = 5) -> list[dict]:
-    """Every comparison of a half, as dicts of a :class:`Row`'s fields.
+    """Run every comparison of a half, and return dicts of :class:`Row`'s fields.
 
-    ``"criteria"`` in place of a half compares what scores cost, ``"sweeps"`` the translator's losses
-    under each cut, ``"onnx"`` graphs with and without half of the encoder's heads.
+    ``"criteria"`` in place of a half compares the time of scores, ``"sweeps"`` that of the
+    translator's losses under each cut, ``"onnx"`` graphs with all and half of the encoder's heads.
 
     Raises:
-        ValueError: a half that is none of these.
+        ValueError: an unknown half.
     """
     if half not in _BENCHES:
         raise ValueError(unknown("half", half, _BENCHES))
@@ -106,7 +106,7 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
 
 
 def store_run(path: Path, rows: list[dict], provenance: dict[str, Any]) -> None:
-    """Add a machine's run to a file, in place of what the same machine timed before."""
+    """Add a machine's run to a file, in place of the same machine's earlier one."""
     name = machine(provenance["hardware"])
     others = [run for run in read_runs(path) if machine(run["provenance"]["hardware"]) != name]
     content = {"machines": [{"rows": rows, "provenance": provenance}, *others]}

@@ -29,7 +29,7 @@ from headprune_lib.utils import Batch, pass_seconds
 
 
 def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
-    """Exact I_h, sweeps over all heads, and pruned models."""
+    """Time exact I_h, sweeps over all heads, and pruned models."""
     return [
         *_scoring(profile, n_sentences, rounds),
         *_sweeps(profile, max(16, n_sentences // 4), max(1, rounds // 2)),
@@ -38,11 +38,11 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
 
 
 def criteria(profile: Profile, n: int, rounds: int) -> list[Row]:
-    """Seconds of scores by every criterion over those of one forward pass over the same text.
+    """Time scores by every criterion against one forward pass over the same text.
 
-    Scores are taken under the eager kernel, which gives weights of attention and has the faster
-    backward pass on a CPU; the pass runs under the kernel that is fastest without a gradient. A
-    greedy search and Shapley values take thousands of passes, so few texts do.
+    Scores are taken under the eager kernel, which returns attention weights and has the faster
+    backward pass on a CPU; the pass runs under the kernel that is fastest without gradients. A
+    greedy search and Shapley values take thousands of passes, so few texts suffice.
     """
     scored, run = (EncoderSubject.of(profile, kernel=kernel) for kernel in ("eager", "sdpa"))
     batches = scored.batches(scored.test.first(n)).batches
@@ -60,9 +60,9 @@ def criteria(profile: Profile, n: int, rounds: int) -> list[Row]:
 
 
 def graphs(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
-    """ONNX graphs in ONNX Runtime: with all heads, and with half of them removed.
+    """Time graphs in ONNX Runtime with all heads, and with half of them removed.
 
-    Batches of 1 and of 16; graphs of one thread, as the session of the other is idle.
+    Batches have 1 and 16 rows. Sessions have one thread, as that of the other graph is idle.
     """
     from headprune_lib.export import export_onnx
 
@@ -184,9 +184,9 @@ def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
 
 
 def sweep_work(model: torch.nn.Module) -> float:
-    """Layers that a sweep over every head computes: one uncut pass, and of each cut what is above.
+    """Layers that a sweep over every head computes: one uncut pass, and what is above each cut.
 
-    That is the feed-forward part of its own layer (8 of 12 products) and the layers above.
+    Above a cut are the feed-forward part of its own layer (8 of 12 products) and later layers.
     """
     blocks = find_heads(model)
     cuts = (

@@ -16,7 +16,7 @@ from headprune_lib.utils import by_length, teacher_forced
 
 
 def sweeps(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
-    """The loss of each translation under each cut of one head: reused, and by plain masked passes."""
+    """Time each translation's loss under each one-head cut: reused, and by plain masked passes."""
     subject = TranslationSubject.of(profile, profile.translation_task)
     model, marks = subject.model, marks_of(subject.model)
     sources = subject.translator.encode(subject.split("test").first(n_sentences).sources)
@@ -53,7 +53,7 @@ def sweeps(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
 
 
 def sweep_work(model: nn.Module, s: int, t: int) -> float:
-    """Multiplications of a sweep over every head, as a share of those of one plain pass a head.
+    """Multiplications of a sweep over every head, as a share of those of one plain pass per head.
 
     Args:
         s, t: pieces of the sources and of the targets. Attention's own products are left out.

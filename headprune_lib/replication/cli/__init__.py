@@ -3,5 +3,5 @@
 from headprune_lib.cli.app import app
 from headprune_lib.replication.cli import gpu, measuring, named_models, pages, results, training
 
-# importing this package adds the commands and the names of models
+# importing these modules registers the commands and the names of models
 __all__ = ["app", "gpu", "measuring", "named_models", "pages", "results", "training"]

@@ -1,4 +1,4 @@
-"""The command for a machine with a GPU that is there for a while."""
+"""The command for a machine whose GPU is available for a while."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def gpu(
     try:
         about["check"] = lists.check(device, judged)
         typer.echo("\n".join(_words(about["check"], judged)))
-    except Exception as error:  # what was to be measured may still be had
+    except Exception as error:  # the measurements may still succeed
         typer.echo(f"check: failed, {one_line(error)}")
     if lacking:
         typer.echo("Nothing was measured; --device cpu measures on the CPU.")

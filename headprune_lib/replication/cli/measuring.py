@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def _spelled(artifact: str) -> str:
-    """``figure1b`` however it is spelled, such as ``"Figure 1b"``."""
+    """Normalise the spelling of an artifact, such as ``"Figure 1b"`` to ``figure1b``."""
     return artifact if "/" in artifact else artifact.replace(" ", "").lower()
 
 
@@ -118,7 +118,7 @@ def reproduce(
             seed=seed,
             values=read_values(values, data=data, device=device),
         )
-        if scheduler is None:  # whose workers compute on what they have
+        if scheduler is None:  # workers of a scheduler compute on what they have
             profiles.check_here(settings)
     if dry_run:
         with user_errors():
@@ -149,7 +149,7 @@ def reproduce(
 
 
 def _reached(artifact: str, settings: Profile) -> bool:
-    """Whether a result is there in the end; what went wrong is told, for others may still be had."""
+    """Get a result and report it; report an error and return False if that fails."""
     try:
         result = measurements.get(artifact, settings, announce=planning.announce)
         _tell(artifact, result, measurements.where(artifact, settings))
@@ -191,7 +191,7 @@ def _tell(artifact: str, result: Result, path: Path, before: Sequence[str] = ())
         else ""
     )
     told = f"{artifact}: {result.n_examples} examples, {quality}measured in {seconds:.0f} s"
-    tqdm.write("\n".join([told, *compared(result, path, before)]))  # above the bar of all
+    tqdm.write("\n".join([told, *compared(result, path, before)]))  # above the progress bar
 
 
 @app.command(cls=IN_CHECKOUT, rich_help_panel=PANEL)
@@ -238,7 +238,7 @@ def verify(
 
 
 def _check_committed(name: str, drawn_seed: int) -> None:
-    """Check one committed result or all, and note what was found of each as soon as it is."""
+    """Check one committed result or all, and record each finding at once."""
     from headprune_lib.replication.verification import records
 
     keys = {records.name_of(key): key for key in store.find()}

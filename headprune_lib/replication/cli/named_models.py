@@ -1,7 +1,7 @@
 """The replication's trained models under the names of their tasks, for ``headprune inspect`` etc.
 
-Nothing is trained here: where weights are not stored, the command that makes them is named. The
-paper's own translator is fetched.
+Nothing is trained here: if weights are not stored, the error names the command that makes them.
+The paper's own translator is fetched.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @register_named_models
 def named_models() -> dict[str, NamedModel]:
-    """The models of the tasks of classification and translation, such as ``reviews`` or ``enfr``.
+    """The models of the classification and translation tasks, such as ``reviews`` or ``enfr``.
 
     ``wmt14-enfr`` is the paper's own translator, fetched the first time.
     """

@@ -57,9 +57,9 @@ Values = Annotated[
 
 
 def needing(*folders: Callable[[], Path]) -> type[TyperCommand]:
-    """The class of a command that is refused at once where a folder is nowhere.
+    """Return a class of commands that fail at once if a folder cannot be found.
 
-    Before anything is imported that takes seconds.
+    That is before any slow import.
     """
 
     class Needing(TyperCommand):
@@ -73,16 +73,16 @@ def needing(*folders: Callable[[], Path]) -> type[TyperCommand]:
 
 
 IN_CHECKOUT = needing(project_root)
-"""Of a command that reads notebooks, committed results or published values."""
+"""Class of commands that read notebooks, committed results or published values."""
 WITH_FOLDERS = needing(results_root, models_root)
-"""Of a command that reads and writes results and weights alone."""
+"""Class of commands that read and write only results and weights."""
 
 
 def read_values(given: list[str] | None, **options: Any) -> dict[str, Any]:
-    """What ``--set`` was given, section by section, and the options that are fields of a profile.
+    """Parse the values of ``--set`` by section, and add the options that are fields of a profile.
 
     Raises:
-        ValueError: no name, no value, no YAML, or a field that an option was given for, too.
+        ValueError: no name or value, invalid YAML, or a field that is also given by an option.
 
     >>> read_values(["steps=20", "checkpoints.pre-norm.epochs=[1, 3]"])
     {'steps': 20, 'checkpoints': {'pre-norm': {'epochs': [1, 3]}}}
@@ -109,14 +109,14 @@ def read_values(given: list[str] | None, **options: Any) -> dict[str, Any]:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """An interruption, or a full disk, ends in one line: what is kept, and what goes on with it."""
+    """Turn an interruption or a full disk into one line: what is kept, and how to go on."""
     kept = f"What is finished is kept in {cache_root()}; this goes on: headprune {{}}"
     try:
         yield
     except KeyboardInterrupt:
         typer.echo(f"\nheadprune: interrupted. {kept.format(shlex.join(sys.argv[1:]))}", err=True)
         raise typer.Exit(130) from None
-    except Exception as error:  # who writes a file has an error of its own for it
+    except Exception as error:  # each writer of files has its own error for it
         if "No space left" not in str(error):
             raise
         refuse(f"{one_line(error)}. {kept.format(shlex.join(sys.argv[1:]))}")
@@ -124,7 +124,7 @@ def resumable() -> Iterator[None]:
 
 @contextmanager
 def spread(workers: int | None, scheduler: str | None) -> Iterator[None]:
-    """Inside, units of work run where the two options say; in this process if neither is given.
+    """Within the context, run units where the two options say; in this process if neither is given.
 
     Units that fail end the command with one line and exit code 1.
     """

@@ -1,4 +1,4 @@
-"""Commands that run notebooks and write what stands in the README."""
+"""Commands that run notebooks and update the README."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def run(
     from headprune_lib.replication.pages.page import WrongParameter
     from headprune_lib.replication.pages.reruns import name_of_rerun
 
-    # The kernels inherit it: tqdm would advise each of them to install widgets.
+    # The kernels inherit this: tqdm would advise each of them to install widgets.
     os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")
     if output is not None and len(notebooks) > 1:
         refuse("--output takes one notebook at a time")

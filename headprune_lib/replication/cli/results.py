@@ -1,4 +1,4 @@
-"""What was measured here, beside the committed results and the paper."""
+"""Results measured here, compared with the committed ones and the paper."""
 
 from __future__ import annotations
 
@@ -75,17 +75,17 @@ def _about(result: Result) -> Iterator[str]:
 
 
 def said_before(path: Path) -> list[str]:
-    """What the result says whose place among the profiles' own another is about to take."""
+    """Lines on the profile's own result at a path that another is about to replace."""
     is_committed = path.is_relative_to(root := results_root())
     result = store.stored(store.Key.at(path), path.parents[1]) if is_committed else None
     return [*_said(result, root)] if result else []
 
 
 def compared(result: Result, path: Path, before: Iterable[str] = ()) -> Iterator[str]:
-    """What a result says beside the committed one and the paper, and where it is, a line each.
+    """Lines on a result, the committed one and the paper, and on where it is stored.
 
     Args:
-        before: of the committed one, where the result took its place.
+        before: lines on the committed result, if this one took its place.
     """
     from headprune_lib.replication.claims.rules import CLAIMS
 
@@ -101,7 +101,7 @@ def compared(result: Result, path: Path, before: Iterable[str] = ()) -> Iterator
 
 
 def _said(result: Result, root: Path | None) -> Iterator[str]:
-    """The numbers that a claim rests on, with their intervals; else how good the model is."""
+    """The numbers that claims rest on, with their intervals; else the model's scores."""
     from headprune_lib.replication.claims.evidence import rows_of
 
     if rows := rows_of(result, root):
@@ -120,7 +120,7 @@ def _said(result: Result, root: Path | None) -> Iterator[str]:
 
 
 def _committed(result: Result, path: Path) -> Result | None:
-    """The committed result of the same model and task, else the profile's own; not the same file."""
+    """The committed result of the same model and task, else the profile's; never the same file."""
     from headprune_lib.replication.measurements.obtaining import results_folder
 
     profile = profiles.load_profile(result.profile)

@@ -1,4 +1,4 @@
-"""What a profile would fetch and compute, what is done, and how long the rest takes on this machine.
+"""Plans: what a profile would fetch and compute, what is done, and how long the rest takes here.
 
 Work is counted in :mod:`~headprune_lib.replication.planning.work` and timed on models of the same
 shapes with random weights, so that nothing is fetched for it.
@@ -40,7 +40,7 @@ _BYTES = {
     "news": 30_000_000,
     "talks": 20_000_000,
 }
-"""As the Hub's cards say; of a translator about what its weights take, of text what its lines do."""
+"""From the Hub's cards; roughly the size of the weights for a translator, of the lines for text."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Step:
     Attributes:
         passes: examples times passes, each as costly as a forward pass through the whole model.
         state: ``done``, ``missing``, or how much of it is there.
-        translations: sentences that are translated, each once a mask.
+        translations: sentences that are translated, each once per mask.
         half: of the paper.
     """
 
@@ -62,7 +62,7 @@ class Step:
     half: Half = "encoder"
 
     def hours(self, probe: probing.Probe) -> float:
-        """What is still to be done, at most, at a machine's speed."""
+        """Upper bound on the hours that are left, at a machine's speed."""
         if self.state == "done":
             return 0.0
         seconds = self.passes / probe.passes_per_second
@@ -72,7 +72,7 @@ class Step:
 
 
 def steps(profile: Profile, only: str | None = None) -> list[Step]:
-    """Every training and measurement of a profile, what they need before them.
+    """Every training and measurement of a profile, each after what it needs.
 
     Args:
         only: a table or figure of the paper, such as ``"figure3b"``.
@@ -95,7 +95,7 @@ def steps(profile: Profile, only: str | None = None) -> list[Step]:
 def _steps(
     request: Request, parts: Sequence[str] | None = None, name: str | None = None
 ) -> list[Step]:
-    """Trainings, what else is needed, and the measurement; nothing where its work is not counted.
+    """Trainings, other prerequisites, and the measurement; nothing if its work is not counted.
 
     Args:
         parts: of the measurement; all that a page wants if not given.
@@ -120,18 +120,18 @@ def _steps(
     passes, translations = work_of(request, asked)
     what = f"{name or paper.name_of(measurement.name, half, task)} ({measurement.name})"
     measured = Step(what, task, passes, state, translations, half)
-    return [*dict.fromkeys(planned), measured]  # what is needed may need the same training
+    return [*dict.fromkeys(planned), measured]  # prerequisites may need the same training
 
 
 def _results_of(request: Request) -> Path:
-    """Where a result lies; where the network would be asked for that, the profile's own folder."""
+    """The folder of a result; if that would need the network, the profile's own folder."""
     profile = request.profile
     known = request.half == "encoder" and not BASES[profile.model].hub and profile.data != "hub"
     return request.path.parents[1] if known else results_folder(profile)
 
 
 def _training(half: Half, profile: Profile, task: str, seed: int) -> Iterator[Step]:
-    """A training, whether its weights are here or not; none of published weights."""
+    """Yield a training, whether its weights are here or not; nothing for published weights."""
     if half == "encoder":
         if BASES[profile.model].classes:
             return
@@ -153,7 +153,7 @@ def _training(half: Half, profile: Profile, task: str, seed: int) -> Iterator[St
 
 
 def downloads(profile: Profile, only: str | None = None) -> dict[str, tuple[int, bool]]:
-    """What the steps read from the network -> its bytes, and whether it was fetched before."""
+    """Downloads that the steps need -> their bytes, and whether they are already here."""
     sizes: dict[str, tuple[int, bool]] = {}
     tasks = sorted({(step.half, step.task) for step in steps(profile, only)})
     hub = BASES[profile.model].hub
@@ -179,7 +179,7 @@ def downloads(profile: Profile, only: str | None = None) -> dict[str, tuple[int,
 
 
 def _given(task: str) -> bool:
-    """Whether a folder of one's own has a task's text."""
+    """Whether the user's data folder has a task's text."""
     root = data_folder()
     return root is not None and (root / task).is_dir()
 
@@ -192,7 +192,7 @@ def _cached(repository: str, kind: str, folder: str = "") -> bool:
 
 
 def probes(profile: Profile, planned: list[Step], seconds: float = 2.0) -> dict[str, probing.Probe]:
-    """Task -> what this machine does with its model; tasks that share a shape are timed once."""
+    """Task -> the speed of its model on this machine; encoder tasks share one timing."""
     timed: dict[str, probing.Probe] = {}
     for task in dict.fromkeys(step.task for step in planned if step.half == "translation"):
         timed[task] = probing.probe_translator(profile, task, seconds)
@@ -218,14 +218,14 @@ def announce(upcoming: Upcoming) -> None:
         time = "How long this takes is not known; a bar shows what is left of each step."
     else:
         time = f"This takes at most {_minutes(seconds)} on this machine."
-    tqdm.write(f"{words}. {time}", file=sys.stderr)  # above the bar of all
+    tqdm.write(f"{words}. {time}", file=sys.stderr)  # above the progress bar
 
 
 def _as_stored(upcoming: Upcoming, kept: store.Result) -> str:
-    """From what the stored parts took; of fewer texts the share of the work, where it is counted."""
+    """Estimate the time by that of the stored parts, scaled by the work where it is counted."""
     request, parts, _ = upcoming
     records = [kept.parts[name].provenance for name in parts]
-    # parts that were measured together have the time of all of them
+    # parts that were measured together each have the time of all
     seconds = sum({record["date"]: record["seconds"] for record in records}.values())
     machines = [record["hardware"] for record in records]
     where = ", ".join(
@@ -249,10 +249,10 @@ def _as_stored(upcoming: Upcoming, kept: store.Result) -> str:
 
 
 def most_seconds(upcoming: Upcoming, timed: dict[tuple, probing.Probe]) -> float | None:
-    """How long something takes here at most, by passes that are timed now; None if not counted.
+    """Upper bound on the seconds of a measurement here, by timed passes; None if not counted.
 
     Args:
-        timed: what was timed before and is not timed again; what is timed now is added.
+        timed: earlier timings, which are not repeated; new ones are added.
     """
     request, parts, _ = upcoming
     _, half, profile, task = request

@@ -12,10 +12,10 @@ from headprune_lib.replication.models.translators import new_model
 from headprune_lib.replication.profiles import Profile, Published, Recipe, Shape
 
 LENGTH = 64
-"""Tokens of a sentence of an encoder: longer than most of these tasks'."""
+"""Tokens per sentence for an encoder: more than most sentences of these tasks have."""
 _PIECES = 30  # of a sentence to translate and of its translation
 _GPU_BATCH, _CPU_BATCH = 64, 4
-# Of models that are not made here: transformer_vaswani_wmt_en_fr_big, transformer_iwslt_de_en.
+# For recipes without a shape: transformer_vaswani_wmt_en_fr_big, transformer_iwslt_de_en.
 _SHAPES = {
     "wmt14-enfr": Shape(6, 16, 1024, 4096, 44_512, 0.1),
     "iwslt14-deen": Shape(6, 8, 512, 1024, 8_000, 0.3, "before"),
@@ -24,11 +24,11 @@ _SHAPES = {
 
 @dataclass(frozen=True)
 class Probe:
-    """What this machine does with a task's model: passes and translations a second.
+    """Speed of a task's model on this machine, in passes and translations per second.
 
-    ``training_bytes`` are what a training step takes, at least; 0 where nothing is trained.
-    ``translating_bytes`` are what a batch takes to translate: on a GPU at the peak, else of the weights
-    alone; 0 where nothing is translated.
+    ``training_bytes`` is the least memory of a training step; 0 if nothing is trained.
+    ``translating_bytes`` is that of translating a batch, at the peak on a GPU, else of the weights
+    alone; 0 if nothing is translated.
     """
 
     passes_per_second: float
@@ -39,7 +39,7 @@ class Probe:
 
 
 def told(probes: Mapping[str, Probe]) -> dict[str, list[str]]:
-    """What a machine does, in words -> the tasks whose models were timed so."""
+    """Speed in words -> the tasks whose models have it."""
     by_speed: dict[str, list[str]] = {}
     for task, probe in probes.items():
         words = f"{probe.passes_per_second:.0f} passes a second"
@@ -57,7 +57,7 @@ def told(probes: Mapping[str, Probe]) -> dict[str, list[str]]:
 
 
 def config_of(profile: Profile) -> transformers.PretrainedConfig:
-    """The shape of a profile's encoder; nothing is fetched for it."""
+    """The configuration of a profile's encoder; nothing is fetched for it."""
     base = BASES[profile.model]
     if base.build is not None:
         return base.build()
@@ -67,7 +67,7 @@ def config_of(profile: Profile) -> transformers.PretrainedConfig:
 
 
 def shape_of(profile: Profile, task: str) -> Shape:
-    """The shape of a profile's translator of a task."""
+    """The shape of a profile's translator for a task."""
     recipe = profile.translator(task, profile.model_of(task))
     if isinstance(recipe, Published) and recipe.folder:
         config = transformers.AutoConfig.from_pretrained(recipe.folder)
@@ -83,7 +83,7 @@ def probe_encoder(profile: Profile, seconds: float) -> Probe:
         model = transformers.AutoModelForSequenceClassification.from_config(config_of(profile))
     model.to(device).eval()
     longest = min(LENGTH, model.config.max_position_embeddings)
-    # on a CPU a larger batch is no faster by example, and takes a minute of a large model
+    # on a CPU a larger batch is no faster per example, and takes a minute with a large model
     rows = profile.batch_size if device.type == "cuda" else min(8, profile.batch_size)
     ids = torch.ones(rows, longest, dtype=torch.long, device=device)
 
@@ -142,7 +142,7 @@ def probe_translator(profile: Profile, task: str, seconds: float) -> Probe:
 
 
 def _rate(work: Callable[[], object], size: int, seconds: float) -> float:
-    """Examples a second, after a warm-up; ``work`` waits for the device."""
+    """Examples per second, after a warm-up; ``work`` waits for the device."""
     work()
     done, started = 0, time.perf_counter()
     while not done or time.perf_counter() - started < seconds:

@@ -1,6 +1,6 @@
-"""How much work a measurement is: its masks on its texts, and what heads are scored on.
+"""The amount of work in a measurement: its masks on its texts, and the scoring of heads.
 
-Parts, trainings, draws and needs are the measurement's own; :data:`MASKS` says what it sweeps.
+The measurement itself states its parts, trainings, draws and needs; :data:`MASKS` its sweeps.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ MASKS: dict[Half, dict[str, list[tuple[str, str]]]] = {
 }
 """Masks of a measurement, and the text that they are measured on.
 
-Of an order there is a mask a step, of the ``best head`` one a layer.
+An order has one mask per step, the ``best head`` one per layer.
 """
 Work = tuple[float, float]
-"""Passes of a text through the model, and sentences that are translated, each once a mask."""
+"""Passes of a text through the model, and sentences that are translated, each once per mask."""
 
 _N = {
     "mnli": {"train": 392_702, "test": 9_815},
@@ -55,18 +55,18 @@ _N = {
     "mtnt-enfr": {"test": 1_020},
     "iwslt14-deen": {"train": 160_239, "valid": 7_283, "test": 6_750, "score": N_SCORE},
 }
-"""Texts that may not be here: as the Hub's cards and MTNT's authors say, after fairseq's cleaning."""
+"""Sizes of texts that may be absent, by the Hub's cards and MTNT's authors, cleaned by fairseq."""
 
 
 def work_of(request: Request, parts: Sequence[str]) -> Work:
-    """What measuring some parts evaluates, at most, beside what it takes from other measurements."""
+    """Upper bound on the work of measuring some parts, without that of other measurements."""
     if request.measurement.name == "speed":
         return _timed(request.profile), 0.0
     return (_encoder if request.half == "encoder" else _translation)(request, parts)
 
 
 def training_passes(half: Half, profile: Profile, task: str) -> float:
-    """What one training costs, in passes of a text through the model."""
+    """Cost of one training, in passes of a text through the model."""
     n = _n(profile, half, task, "train")
     if half == "encoder":
         tuning = profile.finetuning
@@ -77,7 +77,7 @@ def training_passes(half: Half, profile: Profile, task: str) -> float:
 
 
 def _n(profile: Profile, half: Half, task: str, split: str, most: int | None = None) -> int:
-    """Texts of a split, at most so many; nothing is fetched to count them."""
+    """Number of texts of a split, at most ``most``; nothing is fetched to count them."""
     if task in _N and (half == "translation" or profile.data == "hub"):
         n = _N[task].get(split, 0)
     elif half == "encoder":
@@ -160,8 +160,8 @@ def _translation(request: Request, parts: Sequence[str]) -> Work:
                 "each head": 3 * shape.layers * shape.heads,
                 "encoder's head": shape.layers * shape.heads,
             }[masks]
-            # beside each mask the uncut model, and its translations, which stand unless a mask
-            # changes them
+            # besides each mask the uncut model, and its translations, which are kept unless a
+            # mask changes them
             translations += points * n * (n_masks + 2)
             passes += points * n * (n_masks + 1)
             if masks == "order":
@@ -173,7 +173,7 @@ def _translation(request: Request, parts: Sequence[str]) -> Work:
 
 
 def _timed(profile: Profile) -> float:
-    """Passes of the own shape that timing it and a published one takes, and I_h."""
+    """Work of timing the model's shape and a published one, and of I_h, in passes of the former."""
     speed, fine_tuned = profile.speed, probing.config_of(profile)
     shape = config_of_shape(speed.shape)
     # the cost of a pass grows with its tokens times a layer's weights, in every layer

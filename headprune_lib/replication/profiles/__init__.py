@@ -1,4 +1,4 @@
-"""Profiles: named sets of parameters (the YAML files beside this one), one code for all."""
+"""Profiles: named sets of parameters (the YAML files in this folder), read by the same code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 import yaml
-from annotated_types import Ge, Gt  # which pydantic brings
+from annotated_types import Ge, Gt  # a dependency of pydantic
 from pydantic import AfterValidator, AllowInfNan, ConfigDict, StrictBool, StrictFloat, StrictInt
 from pydantic_core import ErrorDetails, PydanticCustomError
 
@@ -48,7 +48,7 @@ PositiveFloat = Annotated[StrictFloat, AllowInfNan(False), Gt(0)]
 
 
 def one_of(what: str, names: Collection[str]) -> AfterValidator:
-    """Refuses a name that is not among ``names`` at that time, and suggests the nearest ones."""
+    """Validator that refuses a name not among ``names`` when it runs, and suggests the nearest."""
 
     def check(name: str) -> str:
         if name not in names:
@@ -60,10 +60,10 @@ def one_of(what: str, names: Collection[str]) -> AfterValidator:
 
 @typing.dataclass_transform(frozen_default=True)
 def parameters(cls: type) -> type:
-    """A frozen dataclass whose values pydantic checks, also those within sections and lists.
+    """Make a frozen dataclass whose values pydantic checks, also those within sections and lists.
 
     Raises:
-        ValueError: from its constructor, where a value is wrong (all of them are named).
+        ValueError: from its constructor, if a value is wrong (all wrong values are named).
     """
     dataclass = pydantic.dataclasses.dataclass(cls, frozen=True, config=ConfigDict(extra="forbid"))
     checked = dataclass.__init__
@@ -83,7 +83,7 @@ def parameters(cls: type) -> type:
 
 
 def _told(cls: type, error: ErrorDetails) -> str:
-    """One wrong value, in words: where it is, what was given and what to give."""
+    """Describe one wrong value: where it is, what was given and what to give."""
     *sections, name = error["loc"]
     where = ".".join(map(str, error["loc"]))
     if error["type"] == "unexpected_keyword_argument":
@@ -105,7 +105,7 @@ _WORDS = {
     "Input should be greater than": "give a number above",
     "Input should be": "give",
 }
-"""How pydantic says what is wrong -> what to do about it."""
+"""pydantic's words for an error -> what to do about it."""
 
 
 def _section(cls: type, path: list) -> type:
@@ -120,7 +120,7 @@ def _section(cls: type, path: list) -> type:
 
 
 POST_NORM = "post-norm"
-"""The model of a task that is meant where none is named."""
+"""The model of a task if none is named."""
 
 
 @parameters
@@ -138,7 +138,7 @@ class Finetuning:
 
 @parameters
 class Candidate:
-    """What a compared recipe of fine-tuning has of its own; the rest is the profile's."""
+    """Settings of a compared fine-tuning recipe; the rest are the profile's."""
 
     epochs: Count
     learning_rate: PositiveFloat
@@ -147,7 +147,7 @@ class Candidate:
 
 @parameters
 class Adapters:
-    """LoRA beside frozen weights."""
+    """LoRA adapters on frozen weights."""
 
     rank: Count
     learning_rate: PositiveFloat  # the peak
@@ -155,9 +155,9 @@ class Adapters:
 
 @parameters
 class Recovery:
-    """How an encoder is trained again after heads were removed from it; the rest is Finetuning's.
+    """How an encoder is retrained after heads were removed from it; the rest is Finetuning's.
 
-    ``shares`` of the heads are removed in each of ``orders`` and in ``random_orders`` drawn ones.
+    ``shares`` of the heads are removed in each of ``orders`` and in ``random_orders`` random ones.
     """
 
     ways: list[Literal["all weights", "LoRA"]]
@@ -172,8 +172,8 @@ class Recovery:
 class Shape:
     """Size of a Transformer with one vocabulary for both languages.
 
-    ``norm`` is where layers are normalised: after each block with its residual connection, as
-    Vaswani et al. 2017 and the paper's WMT model have it, or before, as its IWSLT model has it.
+    ``norm`` is where layers are normalised: after each block with its residual connection, as in
+    Vaswani et al. 2017 and the paper's WMT model, or before it, as in its IWSLT model.
     """
 
     layers: Count
@@ -203,7 +203,7 @@ class Recipe:
 
 @parameters
 class FairseqRecipe:
-    """How a translation model is trained by fairseq itself: its own recipe for IWSLT, and this.
+    """How fairseq itself trains a translation model: its own recipe for IWSLT, with these changes.
 
     ``options`` are further arguments of ``fairseq-train``; later ones win.
     """
@@ -215,13 +215,13 @@ class FairseqRecipe:
 
 @parameters
 class Published:
-    """A translation model that is trained: the name of its archive, or a Marian's own folder."""
+    """A translation model already trained: the name of its archive, or a Marian model's folder."""
 
     archive: str
 
     @property
     def folder(self) -> Path | None:
-        """The folder of a model of one's own; None of a registered archive."""
+        """The folder of a user's model; None for a registered archive."""
         return folder if (folder := Path(self.archive)).is_absolute() else None
 
 
@@ -231,7 +231,7 @@ TranslatorRecipe = Recipe | FairseqRecipe | Published
 
 @parameters
 class Tuning:
-    """How a pruned language model is trained again: LoRA on every projection of every layer."""
+    """How a pruned language model is retrained: LoRA on every projection of every layer."""
 
     updates: Count
     batch_size: Count  # passages
@@ -258,7 +258,7 @@ _Translation = Annotated[str, one_of("translation task", TRANSLATION_TASKS)]
 
 @parameters
 class Speed:
-    """What Table 4 times."""
+    """Settings of Table 4's timings."""
 
     batch_sizes: list[Count]
     n_sentences: Count
@@ -271,14 +271,14 @@ class Speed:
 
 @parameters
 class Checkpoints:
-    """At which points of a training Figure 5 is measured, and in which orders of removal.
+    """The checkpoints of a training at which Figure 5 is measured, and the orders of removal.
 
-    ``shares`` are of the best validation BLEU: the stored weights nearest to each are measured;
-    those after each of ``epochs`` are too.
-    ``within`` are weights from within the first epochs, and those from before the first update,
-    which are then measured too; ``every`` further epochs, and the last. ``unnormalised`` and
-    ``random_orders`` are orders beside the paper's, at the one share removed that is compared. The
-    first ``n_verses`` test verses are translated, those of every sweep if null.
+    The stored weights nearest to each of ``shares`` of the best validation BLEU are measured, and
+    those after each of ``epochs``. With ``every``, so are epochs divisible by it, and the last one.
+    ``within`` adds weights from within the first epochs to choose from, and the untrained ones,
+    which are then measured too. ``unnormalised`` and ``random_orders`` are orders besides the
+    paper's, at the one share removed that is compared. The first ``n_verses`` test verses are
+    translated, those of every sweep if null.
     """
 
     shares: list[StrictFloat]
@@ -292,12 +292,12 @@ class Checkpoints:
 
 @parameters
 class Language:
-    """What language models are measured on.
+    """Settings of the measurements of language models.
 
-    Passages are cut after ``length`` tokens, and taken until they hold ``test_tokens`` (what is
-    reported; ``head_tokens`` of every single head) or ``scoring_tokens`` (what heads are scored
-    on). ``shares`` of the heads go along a
-    curve; of ``recovered`` ones the model is trained again as ``tuning`` says.
+    Passages are cut after ``length`` tokens, and taken until they contain ``test_tokens`` (for
+    reported numbers; ``head_tokens`` for every single head) or ``scoring_tokens`` (for scoring
+    heads). A curve removes ``shares`` of the heads; after removal of ``recovered`` shares the model
+    is retrained as ``tuning`` says.
     """
 
     test_tokens: Count
@@ -313,7 +313,7 @@ class Language:
 
 @parameters
 class Profile:
-    """Everything a measurement depends on but the device. Fields: see ``default.yml``."""
+    """Everything that a measurement depends on, and the device. Fields: see ``default.yml``."""
 
     name: str
     main_task: _Task
@@ -366,15 +366,15 @@ class Profile:
 
     @property
     def device_here(self) -> str:
-        """``device``, or the CPU in a process that finds no GPU.
+        """``device``, or the CPU if that is a CUDA GPU and this process finds none.
 
-        Workers of a cluster, and the process that asks them, each compute on what they have.
+        Workers of a cluster, and their client, each compute on what they have.
         """
         return "cpu" if self.lacks_gpu else self.device
 
     @property
     def lacks_gpu(self) -> bool:
-        """Whether ``device`` is a GPU, and this process finds none."""
+        """Whether ``device`` is a CUDA GPU, and this process finds none."""
         return self.device.startswith("cuda") and not torch.cuda.is_available()
 
     @property
@@ -384,7 +384,7 @@ class Profile:
 
     @property
     def translators(self) -> dict[str, dict[str, TranslatorRecipe]]:
-        """Task -> model -> how it is trained, by us or by fairseq, or whose archive it is in."""
+        """Task -> model -> its origin: trained by us, trained by fairseq, or published."""
         by_task: dict[str, dict[str, TranslatorRecipe]] = {}
         for tasks in (self.translation, self.fairseq, self.published):
             for task, models in tasks.items():
@@ -407,25 +407,25 @@ class Profile:
         return known[task][model]
 
     def model_of(self, task: str) -> str:
-        """Which model of a translation task is measured: the one given, or the task's own."""
+        """The model of a translation task to measure: the one given, or the task's own."""
         if "translation_model" in self.given:
             return self.translation_model
         return self.task_models.get(task, self.translation_model)
 
     def checkpoints_of(self, task: str) -> Checkpoints:
-        """Where a translation task's model is measured along its training.
+        """The checkpoints at which a translation task's model is measured.
 
         Raises:
-            ValueError: nothing is known of the model's training.
+            ValueError: no checkpoints are given for the model.
         """
         if (model := self.model_of(task)) not in self.checkpoints:
             raise ValueError(unknown("model with checkpoints", model, self.checkpoints))
         return self.checkpoints[model]
 
     def trainings(self, task: str, model: str | None = None) -> list[int]:
-        """Seeds of a translation model's trainings; the first stands where one is enough.
+        """Seeds of a translation model's trainings; the first is used if one is enough.
 
-        ``translation_seed`` alone where it is given.
+        Only ``translation_seed`` if it is given.
 
         Raises:
             ValueError: an unknown task, or a model that the task does not have.
@@ -437,7 +437,7 @@ class Profile:
         return self.translation_seeds[task][model]
 
     def check_training(self, task: str, seed: int) -> None:
-        """Raises ValueError for a seed that is none of ``trainings``: a typing error would cost hours."""
+        """Raise ValueError for a seed not in ``trainings``: a typing error would cost hours."""
         if seed not in (known := self.trainings(task)):
             raise ValueError(
                 f"training {seed} is none of the profile's for {task}, "
@@ -446,21 +446,21 @@ class Profile:
             )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """In another process models and tasks of one's own are entered first."""
+        """Enter the user's models and tasks first, for another process."""
         enter_own(dict(state["given"]))
         self.__dict__.update(state)
 
     def on(self, task: str) -> Profile:
-        """The same profile, with the same values of one's own, on another task."""
+        """The same profile, with the same values given, on another task."""
         return load_profile(self.name, **{**self.given, "task": task})
 
 
 def load_profile(name: str = "default", *, seed: int | None = None, **overrides) -> Profile:
-    """A profile by name, with values of your own in place of its values.
+    """Load a profile by name, with values of your own in place of its values.
 
     Args:
         name: ``"smoke"``, ``"default"``, ``"base"`` or ``"paper"``.
-        seed: this fine-tuning first, in place of the profile's first one.
+        seed: of the fine-tuning that comes first, in place of the profile's first one.
         overrides: fields of :class:`Profile`; ``None`` leaves the profile's value.
 
     Raises:
@@ -471,7 +471,7 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
         raise ValueError(unknown("profile", name, PROFILES))
     values = copy.deepcopy(_read(name))
     values["main_task"] = values["task"]
-    # None leaves the profile's value; of a name that it does not have, it is refused with the rest
+    # None leaves the profile's value; under a name that it does not have, it is refused below
     given = {
         each: value
         for each, value in overrides.items()
@@ -514,10 +514,10 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
 
 
 def enter_own(given: dict[str, Any]) -> dict[str, str]:
-    """Enter models and text of one's own; ``given`` then has the tasks' names, and whole paths.
+    """Enter the user's models and text; ``given`` then has the tasks' names, and absolute paths.
 
     Returns:
-        The names of the models in place of their paths.
+        The models' names in place of their paths, by field.
     """
     entered = {}
     for kind, known in (("model", BASES), ("language_model", LANGUAGE_MODELS)):
@@ -533,7 +533,7 @@ def enter_own(given: dict[str, Any]) -> dict[str, str]:
 
 
 def _enter_translator(values: dict[str, Any], given: dict[str, Any]) -> str:
-    """Let each translation task of a profile have a Marian model of one's own; returns its name."""
+    """Add a user's Marian model to each translation task of a profile, and return its name."""
     folder = absolute(given["translation_model"])
     check_model_folder(folder)
     if transformers.AutoConfig.from_pretrained(folder).model_type != "marian":
@@ -547,7 +547,7 @@ def _enter_translator(values: dict[str, Any], given: dict[str, Any]) -> str:
 
 
 def check_here(profile: Profile) -> None:
-    """Raises ValueError where this process does not have the device that a profile is to run on."""
+    """Raise ValueError if this process does not have the device that a profile is to run on."""
     if profile.lacks_gpu:
         raise ValueError(
             f"profile {profile.name} is to run on {profile.device}, and torch finds no GPU here; "
@@ -558,7 +558,7 @@ def check_here(profile: Profile) -> None:
 
 @functools.cache
 def _read(name: str) -> dict:
-    """A profile's file over the one that it extends."""
+    """The values of a profile's file, over those of the one that it extends."""
     values = yaml.safe_load(resources.files(__name__).joinpath(f"{name}.yml").read_text("utf-8"))
     return merged(_read(values.pop("extends")), values) if "extends" in values else values
 
