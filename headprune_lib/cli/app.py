@@ -63,8 +63,8 @@ def user_errors() -> Iterator[None]:
         if not out_of_memory(error):
             raise
         refuse(
-            "out of memory: lower --batch-size or --max-length, or take another --device "
-            f"({one_line(error, 120)})"
+            f"out of memory ({one_line(error, 120)}). Use smaller batches (--batch-size), shorter "
+            "texts (--max-length) or another --device"
         )
 
 
@@ -74,12 +74,12 @@ def check_new(out: Path) -> None:
     Nothing is overwritten; an empty folder is accepted.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        refuse(f"{out} exists and is not overwritten; name a new one")
+        refuse(f"{out} exists and is not overwritten. Give a new path")
     parent = next(folder for folder in out.absolute().parents if folder.exists())
     try:
         tempfile.TemporaryFile(dir=parent).close()  # permissions alone do not tell for every folder
     except OSError as error:
-        refuse(f"{out} cannot be written into {parent} ({error.strerror}); name another place")
+        refuse(f"{out} cannot be created in {parent} ({error.strerror}). Give another path")
 
 
 def check_table(path: Path) -> Path:
@@ -87,7 +87,7 @@ def check_table(path: Path) -> Path:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}{did_you_mean(path)}")
     if path.suffix.lower() not in (".tsv", ".csv", ".jsonl", ".json"):
-        raise ValueError(f"{path} is neither .tsv, .csv nor .jsonl")
+        raise ValueError(f"{path} is not a .tsv, .csv or .jsonl file")
     return path
 
 
@@ -101,4 +101,4 @@ def did_you_mean(path: str | Path, known: Iterable[str] = ()) -> str:
     with suppress(OSError):
         names += [str(other) for other in path.parent.iterdir() if other != path]
     near = difflib.get_close_matches(str(path), names, cutoff=0.8)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+    return f" (did you mean {' or '.join(near)}?)" if near else ""

@@ -39,18 +39,19 @@ def one_bound(given: Mapping[str, float | None], at: str | None, held_out: Path 
     named = {option: value for option, value in given.items() if value is not None}
     if len(named) != 1:
         names = " and ".join(named) or "no bound"
-        raise ValueError(f"{names} given; name exactly one of {', '.join(given)}")
+        raise ValueError(f"{names} given. Give exactly one of {', '.join(given)}")
     ((option, value),) = named.items()
     if math.isinf(value):
-        raise ValueError(f"{option} is {value}; give a finite number")
+        raise ValueError(f"{option} is {value}. Give a finite number")
     for name, companion, options, hint in (
-        ("--at", at, SIZED, "examples x tokens such as 16x128"),
+        ("--at", at, SIZED, "examples x tokens, such as 16x128"),
         ("--held-out", held_out, HELD_OUT, "a file that is neither DATA nor --test"),
     ):
         if (companion is None) == (option in options):
             verb = "needs" if companion is None else "takes no"
-            raise ValueError(f"{option} {verb} {name}; that is {hint}, for {' and '.join(options)}")
+            only = f"Give {name} ({hint}) only with {' or '.join(options)}"
+            raise ValueError(f"{option} {verb} {name}. {only}")
     size = re.fullmatch(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})", at or "")
     if at is not None and size is None:
-        raise ValueError(f"--at is {at!r}; give examples x tokens, such as 16x128")
+        raise ValueError(f"--at is {at!r}. Give examples x tokens, such as 16x128")
     return Bound(option, value, (int(size[1]), int(size[2])) if size else None, held_out)

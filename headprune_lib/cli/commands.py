@@ -27,11 +27,11 @@ if TYPE_CHECKING:  # imported where a command needs them: --help must not wait f
     from headprune_lib.masking import HeadTensors
 
 # Groups of options. A flag names itself, since typer would otherwise add its opposite.
-_bound = partial(typer.Option, min=0, rich_help_panel="How many heads go: exactly one of these")
-_with = partial(typer.Option, rich_help_panel="What some of these need")
+_bound = partial(typer.Option, min=0, rich_help_panel="How many heads are removed: give one")
+_with = partial(typer.Option, rich_help_panel="What some bounds need")
 _heads = partial(typer.Option, rich_help_panel="How heads are scored and chosen")
 _told = partial(typer.Option, rich_help_panel="What is compared and reported")
-_text = partial(typer.Option, rich_help_panel="How text is read and computed")
+_text = partial(typer.Option, rich_help_panel="How text is read and the model is run")
 
 
 # arguments are checked before torch and transformers are imported
@@ -40,8 +40,8 @@ Model = Annotated[
     typer.Argument(
         metavar="MODEL",
         callback=user_errors()(check_model),
-        help="A folder, a .gguf file, a Hub name, or a task that the replication has "
-        "weights for, such as reviews.",
+        help="A model folder, a .gguf file, the name of a model on the Hub, or a task that the "
+        "replication has weights for, such as reviews.",
     ),
 ]
 Data = Annotated[
@@ -49,12 +49,13 @@ Data = Annotated[
     typer.Argument(
         metavar="DATA",
         callback=user_errors()(check_table),
-        help=".tsv, .csv or .jsonl with the columns text and label; text, text2 and label; source "
-        "and target; or text. Other columns are ignored.",
+        help="A .tsv, .csv or .jsonl file with the columns text and label; text, text2 and label; "
+        "source and target; or text. Other columns are ignored.",
     ),
 ]
 TextColumn = Annotated[
-    list[str] | None, _text(help="The column of the text, if it has another name; twice for pairs.")
+    list[str] | None,
+    _text(help="Column of the text, if it has another name. Give it twice for pairs of texts."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 BatchSize = Annotated[int, _text(min=1, help="Examples per batch.")]
@@ -77,7 +78,7 @@ Format = StrEnum("Format", ["TRANSFORMERS", "ONNX", "GGUF"])
 
 Normalised = Annotated[
     Normalise,
-    _heads(help="Divide by the l2 norm of the layer's scores; own: the criterion's default."),
+    _heads(help="Whether scores are divided by their layer's l2 norm; own: as the criterion does."),
 ]
 
 
@@ -149,49 +150,49 @@ def prune(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder for the pruned model.")],
     amount: Annotated[float | None, _bound(max=1, help="Share of the heads to remove.")] = None,
     parameters: Annotated[
-        float | None, _bound(help="At most this many parameters; up to 1, this share of them.")
+        float | None, _bound(help="Keep at most this many parameters, or this share (up to 1).")
     ] = None,
     cache_bytes: Annotated[
-        float | None, _bound(help="At most this many bytes of keys and values, with --at.")
+        float | None, _bound(help="Keep at most this many bytes of keys and values; needs --at.")
     ] = None,
     seconds: Annotated[
         float | None,
-        _bound(help="At most this many seconds a pass, with --at; from timings of each layer."),
+        _bound(help="At most this many seconds a pass, by timings of each layer; needs --at."),
     ] = None,
     lose_points: Annotated[
-        float | None, _bound(help="Lose at most this many points of accuracy, on --held-out.")
+        float | None, _bound(help="Lose at most this many points of accuracy; needs --held-out.")
     ] = None,
     lose_nats: Annotated[
-        float | None, _bound(help="Add at most this many nats of loss, on --held-out.")
+        float | None, _bound(help="Add at most this many nats to the loss; needs --held-out.")
     ] = None,
     at: Annotated[
-        str | None, _with(metavar="BxT", help="Examples x tokens, such as 16x128.")
+        str | None, _with(metavar="BxT", help="Size of a batch: examples x tokens, such as 16x128.")
     ] = None,
     held_out: Annotated[
         Path | None,
-        _with(help="Text that bounds on quality are checked on, neither DATA nor --test."),
+        _with(help="File that accuracy or loss is measured on; neither DATA nor --test."),
     ] = None,
     by: By = "importance",
     normalize: Normalised = Normalise.OWN,
     kind: Annotated[
         list[str] | None,
         _heads(
-            help="Only heads of this kind, as headprune inspect names it; may be given several times."
+            help="Remove only this kind of heads (`headprune inspect` lists them); may be repeated."
         ),
     ] = None,
-    keep_at_least: Annotated[int, _heads(min=0, help="Heads that each layer keeps.")] = 0,
+    keep_at_least: Annotated[int, _heads(min=0, help="Heads that each layer keeps at least.")] = 0,
     per_group: Annotated[
         bool,
         _heads(
             "--per-group",
-            help="Remove equally many heads of each group that shares keys, not whole groups.",
+            help="Remove equally many heads from each group that shares keys, not whole groups.",
         ),
     ] = False,
     uniform: Annotated[
         bool,
         _heads(
             "--uniform",
-            help="Keep equally many heads in each layer, for headprune export; with --amount.",
+            help="Keep equally many heads in each layer, for `headprune export`; needs --amount.",
         ),
     ] = False,
     group_score: Annotated[
@@ -202,13 +203,13 @@ def prune(
         _heads("--tune-mask", help="Fit gates of the remaining heads on DATA, and fold them in."),
     ] = False,
     test: Annotated[
-        Path | None, _told(help="Another file for quality and speed; DATA if left out.")
+        Path | None, _told(help="File that quality and speed are measured on; DATA if left out.")
     ] = None,
     with_bleu: Annotated[
-        bool, _told("--bleu", help="Translate the text too, before and after, for BLEU.")
+        bool, _told("--bleu", help="Also translate the text, before and after, and show BLEU.")
     ] = False,
     report: Annotated[
-        Path | None, _told(help="A new .html file: map of heads, curves, before and after.")
+        Path | None, _told(help="A new .html file for a report: map of heads, curves, figures.")
     ] = None,
     text_column: TextColumn = None,
     batch_size: BatchSize = 32,
@@ -231,11 +232,11 @@ def prune(
     # before torch is imported
     bound = one_bound(bounds, at, held_out)
     if uniform and (bound.option != "--amount" or per_group or group_score != "mean"):
-        refuse("--uniform needs --amount, without --per-group and --group-score sum")
+        refuse("--uniform works only with --amount, and without --per-group and --group-score sum")
     check_new(out)
     if report is not None:
         if report.is_dir() or report.resolve() == out.resolve():
-            refuse(f"{report} is a folder, or where the model goes; name a file for the report")
+            refuse(f"{report} is a folder or the same path as OUT. Give a file for the report")
         check_new(report)
     for text in filter(None, (test, held_out)):
         check_table(text)
@@ -269,7 +270,7 @@ def prune(
     possible = removal_units(loaded, every, **rules)
     stay = _not_prunable(loaded, kind)
     if not possible:
-        nothing = stay or "lower --keep-at-least, or name another --kind"
+        nothing = stay or "lower --keep-at-least, or give another --kind"
         raise ValueError(f"no head of {type(loaded).__name__} can be removed: {nothing}")
     budget = Budget(bound, loaded, possible, held)
     _mask_of(choose, every, amount)
@@ -319,7 +320,7 @@ def prune(
         typer.echo(stay + "\n")
     typer.echo(printed(compared_table(measured)))
     if tuned:
-        typer.echo(f"gates of the heads that stay were fitted on {data}")
+        typer.echo(f"gates of the remaining heads were fitted on {data}")
     typer.echo(f"measured on {measured_on}; written to {short(out)}")
     if report:
         typer.echo(f"report: {short(report)}")
@@ -331,7 +332,7 @@ def _not_prunable(model: PreTrainedModel, kinds: list[str] | None) -> str:
     stay = [block for block in blocks if block.why_not_prunable]
     n_stay, n_heads = (sum(len(block.kept_heads) for block in part) for part in (stay, blocks))
     why = "; ".join(dict.fromkeys(block.why_not_prunable for block in stay))
-    message = f"{n_stay} of {n_heads} heads stay, for they can only be masked (masked_heads): {why}"
+    message = f"{n_stay} of {n_heads} heads can only be masked (masked_heads), not removed: {why}"
     return message if stay else ""
 
 
@@ -366,22 +367,22 @@ def export(
         Format,
         typer.Option(
             "--format",
-            help="transformers: AutoModel opens it. onnx: ONNX Runtime and others do. "
-            "gguf: llama.cpp does.",
+            help="transformers: for AutoModel; onnx: for ONNX Runtime and others; gguf: for "
+            "llama.cpp.",
         ),
     ] = Format.TRANSFORMERS,
     tokenizer_from: Annotated[
         Path | None,
         typer.Option(
-            metavar="GGUF", help="With --format gguf: a file of the unpruned model's tokenizer."
+            metavar="GGUF", help="With --format gguf: copy the tokenizer of this .gguf file."
         ),
     ] = None,
     full_size: Annotated[
         bool,
         typer.Option(
             "--full-size",
-            help="With transformers: the unpruned size, zeros for removed heads; every class "
-            "opens it, and it saves no time.",
+            help="With --format transformers: keep the unpruned size, with zeros for removed heads. "
+            "Every class opens it, but it saves no time.",
         ),
     ] = False,
     as_json: AsJson = False,
@@ -392,9 +393,9 @@ def export(
     """
     check_new(out)  # before torch is imported
     if tokenizer_from is not None and form is not Format.GGUF:
-        refuse("--tokenizer-from is for --format gguf; the other formats take MODEL's own")
+        refuse("--tokenizer-from is for --format gguf. Leave it out: others copy MODEL's own")
     if full_size and form is not Format.TRANSFORMERS:
-        refuse("--full-size is for --format transformers; the other formats write any numbers")
+        refuse("--full-size needs --format transformers. Leave it out: other formats need no zeros")
 
     from headprune_lib.cli.models import load_model, load_tokenizer
     from headprune_lib.saving import new_folder

@@ -24,8 +24,8 @@ from headprune_lib.masking import HeadTensors
 from headprune_lib.messages import one_line, out_of_memory, unknown
 from headprune_lib.utils import NO_LABEL, Batch, by_length, model_inputs, pad, to_device
 
-_FROM_PYTHON = "use head_importance and prune_heads from Python"
-_OTHER_TOKENIZER = "is the tokenizer that of another model?"
+_FROM_PYTHON = "Use head_importance and prune_heads from Python"
+_OTHER_TOKENIZER = "Is the tokenizer from another model?"
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ def kind_of(model: PreTrainedModel) -> str:
     """
     name = type(model).__name__
     if getattr(model, "main_input_name", "input_ids") != "input_ids":
-        raise ValueError(f"{name} reads {model.main_input_name}, not text; {_FROM_PYTHON}")
+        raise ValueError(f"{name} reads {model.main_input_name}, not text. {_FROM_PYTHON}")
     if name.endswith("ForSequenceClassification"):
         return "classification"
     if model.can_generate():
         two_sided = getattr(model.config, "is_encoder_decoder", False)
         return "translation" if two_sided else "language model"
     raise ValueError(
-        f"{name} is for none of what the command can measure: classes of texts "
-        f"(…ForSequenceClassification), translation, the next token; {_FROM_PYTHON}"
+        f"{name} is not a text classifier (…ForSequenceClassification), a translation model or a "
+        f"language model, and the command measures no other. {_FROM_PYTHON}"
     )
 
 
@@ -88,17 +88,17 @@ def read_rows(path: Path, kind: str, text_columns: Sequence[str] = ()) -> Rows:
         names, rows = (_jsonl if path.suffix.lower().startswith(".json") else _table)(path)
         columns = _columns(kind, names, text_columns)
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 ({error}); save it in that encoding") from None
+        raise ValueError(f"{path} is not UTF-8 ({error}). Save it in that encoding") from None
     except (ValueError, csv.Error) as error:  # csv.Error: an unclosed quote, a huge cell
         raise ValueError(f"{path}: {error}") from None
     if not rows:
-        raise ValueError(f"{path} names columns and holds no row: add one a text")
+        raise ValueError(f"{path} has a header but no rows. Add one row per text")
     for number, row in enumerate(rows, 1):
         for field, name in columns.items():
             cell = row.get(name)
             if cell in (None, "") or not (field == "labels" or isinstance(cell, str)):
                 wrong = "missing or empty" if cell in (None, "") else f"{cell!r}, expected text"
-                raise ValueError(f"{path}, row {number}: {name} is {wrong}; mend it or take it out")
+                raise ValueError(f"{path}, row {number}: {name} is {wrong}. Correct or remove it")
     return Rows(**{field: [row[name] for row in rows] for field, name in columns.items()})
 
 
@@ -107,15 +107,15 @@ def _columns(kind: str, names: list[str], text_columns: Sequence[str]) -> dict[s
     columns = dict(_COLUMNS[kind])
     texts = [field for field in columns if field != "labels"]
     if len(text_columns) > len(texts):
-        raise ValueError(f"{len(text_columns)} text columns named, and {kind} reads {len(texts)}")
+        raise ValueError(f"{len(text_columns)} text columns for {kind}. Give at most {len(texts)}")
     columns |= dict(zip(texts, text_columns, strict=False))
     if "second" in columns and len(text_columns) < 2 and (text_columns or "text2" not in names):
         del columns["second"]
     for column in columns.values():
         if column not in names:
             raise ValueError(
-                f"a model for {kind} reads the columns {' and '.join(columns.values())} "
-                f"(--text-column names others); {unknown('column', column, names)}"
+                f"{kind} reads the columns {' and '.join(columns.values())} (--text-column gives "
+                f"other names): {unknown('column', column, names)}"
             )
     return columns
 
@@ -134,7 +134,7 @@ def _table(path: Path) -> Table:
             hint = "a comma in a text that is not in quotes" if comma else "a tab in a text"
             raise ValueError(
                 f"row {number} has {len(names) + len(more)} cells, and there are {len(names)} "
-                f"columns; is there {hint}?"
+                f"columns. Is there {hint}?"
             )
     return names, rows
 
@@ -148,7 +148,7 @@ def _jsonl(path: Path) -> Table:
             except (json.JSONDecodeError, RecursionError) as error:
                 raise ValueError(f"row {len(rows) + 1} is not JSON ({error})") from None
             if not isinstance(row, dict):
-                raise ValueError(f"row {len(rows) + 1} is {line.strip()[:40]}; expected an object")
+                raise ValueError(f"row {len(rows) + 1} is {line.strip()[:40]}, not a JSON object")
             rows.append(row)
     return list(dict.fromkeys(name for row in rows for name in row)), rows
 
@@ -181,7 +181,9 @@ def make_batches(
         columns["labels"] = columns["input_ids"] if texts else _class_labels(model, rows.labels)
     longest, limit = max(map(len, columns["input_ids"])), positions(model)
     if limit is not None and longest > limit:
-        raise ValueError(f"a text of {longest} tokens for {limit} positions: lower --max-length")
+        raise ValueError(
+            f"a text has {longest} tokens, and the model has {limit} positions. Lower --max-length"
+        )
     fillers = _FILLERS | {"input_ids": padding_token(model, tokenizer)}
     batches = []
     for members in by_length(columns["input_ids"], batch_size):
@@ -203,7 +205,9 @@ def _class_labels(model: PreTrainedModel, labels: list[Any]) -> list[int] | list
     config: Any = model.config
     loss = default_loss(model)
     if loss is binary_cross_entropy:
-        raise ValueError(f"a text has several labels (problem_type), a file one; {_FROM_PYTHON}")
+        raise ValueError(
+            f"several labels per text (problem_type) are not supported. {_FROM_PYTHON}"
+        )
     if loss is squared_error:
         return [_number(label) for label in labels]
     names = {str(name): number for name, number in config.label2id.items()}
@@ -213,7 +217,7 @@ def _class_labels(model: PreTrainedModel, labels: list[Any]) -> list[int] | list
     known = names if shadowed else numbers | names
     if strange := sorted({str(label) for label in labels} - known.keys()):
         raise ValueError(
-            f"label {strange[0]!r} is none of the model's {config.num_labels} classes: "
+            f"label {strange[0]!r} is not one of the model's {config.num_labels} classes: "
             f"{sorted(config.label2id)}" + ("" if shadowed else f" or 0 to {config.num_labels - 1}")
         )
     return [known[str(label)] for label in labels]
@@ -225,7 +229,7 @@ def _number(label: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"label {label!r} is no number, which the model gives (regression)")
+        raise ValueError(f"label {label!r} is not a number. Give numbers for a regression model")
     return number
 
 
@@ -275,8 +279,8 @@ class Reader:
                 raise
             hint = _OTHER_TOKENIZER if isinstance(error, IndexError) else _FROM_PYTHON
             raise ValueError(
-                f"{type(self.model).__name__} does not run on rows of text "
-                f"({type(error).__name__}: {one_line(error)}); {hint}"
+                f"{type(self.model).__name__} cannot be run on rows of text "
+                f"({type(error).__name__}: {one_line(error)}). {hint}"
             ) from None
         return batches
 
@@ -294,4 +298,4 @@ class Reader:
         try:
             return score_heads(self.model, watched, by, **settings)
         except IndexError as error:
-            raise ValueError(f"{error}: {_OTHER_TOKENIZER}") from None
+            raise ValueError(f"{error}. {_OTHER_TOKENIZER}") from None

@@ -90,7 +90,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
     if named := _elsewhere(name):
         return named.load_tokenizer()
-    missing = f"no tokenizer beside {name}: write it into the folder with tokenizer.save_pretrained"
+    missing = f"{name} has no tokenizer. Write one into the folder with tokenizer.save_pretrained"
     here_alone = Path(name).is_dir() or not _hub_answers()
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=here_alone)
@@ -98,7 +98,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
         if any(Path(name).glob("tokenizer*")):
             raise ValueError(
                 f"the tokenizer's files in {name} are damaged or incomplete "
-                f"({one_line(error)}); write them again with tokenizer.save_pretrained"
+                f"({one_line(error)}). Write them again with tokenizer.save_pretrained"
             ) from None
         raise FileNotFoundError(f"{missing} ({one_line(error)})") from None
     files = {"tokenizer.json", *tokenizer.vocab_files_names.values()}
@@ -115,10 +115,10 @@ def check_device(device: str) -> str:
 
     try:
         if torch.empty(0, device=device).is_meta:
-            raise NotImplementedError("it holds no numbers")
+            raise NotImplementedError("it stores no numbers")
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ValueError(
-            f"no device {device!r} here ({one_line(error)}); --device cpu works everywhere"
+            f"no device {device!r} here ({one_line(error)}). Use --device cpu, which works everywhere"
         ) from None
     return device
 

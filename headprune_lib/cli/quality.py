@@ -35,7 +35,7 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[utils.Batch]) -> 
     first, loss = next((name, each["loss"]) for name, each in figures.items())
     if not math.isfinite(loss):
         raise ValueError(
-            f"the loss {first} anything is removed is {loss}: are there NaNs, or does float16 overflow?"
+            f"the loss {first} anything is removed is {loss}. Look for NaNs and overflow in float16"
         )
     rounds = [
         {name: utils.pass_seconds(model, batches) for name, model in models.items()}
@@ -68,7 +68,7 @@ def quality(model: nn.Module, batches: Sequence[utils.Batch]) -> Figures:
             if classes:
                 right.append((outputs.logits.argmax(-1) == labels).sum())
     if not total:
-        raise ValueError(f"there is no loss to tell: {NOTHING_COUNTS}")
+        raise ValueError(f"no loss can be computed: {NOTHING_COUNTS}")
     accuracy = {"accuracy": sum(torch.stack(right).tolist()) / total} if classes else {}
     return {**accuracy, "loss": sum(torch.stack(losses).tolist()) / total}
 
@@ -81,7 +81,7 @@ def names_classes(batch: utils.Batch) -> bool:
 def check_bleu(model: PreTrainedModel) -> None:
     """Raise ValueError if the model does not translate or sacrebleu is not installed."""
     if kind_of(model) != "translation":
-        raise ValueError(f"--bleu is for translators, not for a model for {kind_of(model)}")
+        raise ValueError(f"--bleu is for translation models, not for {kind_of(model)}")
     if find_spec("sacrebleu") is None:
         raise ValueError("--bleu needs sacrebleu: pip install 'headprune[translation]'")
 
@@ -172,7 +172,7 @@ def _masked_quality(
 ) -> Callable[[HeadTensors], float]:
     """Return a function from a mask to the model's accuracy, or to its negated loss."""
     if option == "--lose-points" and not names_classes(batches[0]):
-        raise ValueError("--lose-points needs classes of texts to count; give --lose-nats")
+        raise ValueError("--lose-points needs a model that classifies texts. Use --lose-nats")
 
     def value(mask: HeadTensors) -> float:
         with masked_heads(model, mask):

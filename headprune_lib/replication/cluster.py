@@ -37,8 +37,8 @@ try:
     import distributed
 except ImportError as error:  # pragma: no cover, an extra that the tests have
     raise ValueError(
-        "work in several processes needs Dask: pip install 'headprune[cluster]', or leave out "
-        "--workers and --scheduler"
+        "--workers and --scheduler need Dask, which is not installed. Run pip install "
+        "'headprune[cluster]', or leave both out"
     ) from error
 
 # Dask makes workers return every freed block to the system at once. A forward pass frees and
@@ -138,8 +138,8 @@ class Cluster:
                 lost = lost + 1 if len(left) == before else 1
                 if lost > _LOST or self._left:
                     raise OSError(
-                        f"the scheduler was lost {lost} times in turn; the units that are done are "
-                        f"kept in {journal.folder}"
+                        f"the connection to the scheduler was lost {lost} times in a row. Finished "
+                        f"units are kept in {journal.folder}"
                     )
                 if client is self._client:  # else another thread has connected anew
                     client.close()
@@ -236,7 +236,7 @@ def _is_killed(error: BaseException) -> bool:
 
 def _reason(error: BaseException) -> str:
     if _is_killed(error):
-        return "the worker that computes it dies each time (out of memory?); see the worker's log"
+        return "the worker died each time (out of memory?): see the worker's log"
     return f"{type(error).__name__}: {error}"
 
 
@@ -253,7 +253,7 @@ def local_processes(n: int) -> Iterator[Cluster]:
         ValueError: fewer than one.
     """
     if n < 1:
-        raise ValueError(f"--workers is {n}; give at least 1")
+        raise ValueError(f"--workers is {n}. Give at least 1")
     quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL + 1, "preload": __name__}
     with (
         dask.config.set(_KEEPS_MEMORY),
@@ -272,7 +272,7 @@ def at_scheduler(address: str) -> Iterator[Cluster]:
         ValueError: not an address, or no such file.
     """
     if address.endswith(".json") and not Path(address).is_file():  # which Dask would wait for
-        raise ValueError(f"no file {address} of a scheduler; start one, or give its address")
+        raise ValueError(f"no scheduler file {address}. Start a scheduler, or give its address")
     where = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
     with closing(Cluster(partial(distributed.Client, **where))) as cluster:
         yield cluster

@@ -162,7 +162,7 @@ def _reached(
         needed, left = planning.most_seconds(upcoming, timed) or 0.0, until - time.monotonic()
         if needed >= left:
             raise _NoTimeLeft(
-                f"may take {needed / 60:.1f} min, and {max(left, 0.0) / 60:.1f} are left"
+                f"may take {needed / 60:.1f} min, and {max(left, 0.0) / 60:.1f} min are left"
             )
         state = "measured"
 

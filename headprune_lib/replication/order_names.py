@@ -198,7 +198,7 @@ def seed_in(part: str) -> int:
     """
     named = parse_part(part)
     if named.curve or named.training is None:
-        raise ValueError(f"no training is called {part!r}; give a name such as 'training 2'")
+        raise ValueError(f"{part!r} is not a training. Give a name such as 'training 2'")
     return named.training
 
 
@@ -223,8 +223,8 @@ def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
         raise ValueError(unknown("order", name, {*known, *known_criteria()}))
     if "tuned" in others:
         raise ValueError(
-            f"the order {name!r} says tuned: gates are fitted, by tuned as the last word, where "
-            "orders are compared with each other (which_first)"
+            f"the order {name!r} cannot have the word tuned, which fits gates. Use tuned only in "
+            "which_first, which compares orders, and as the last word"
         )
     criterion = criteria.CRITERIA[criterion_name]
     settings = dict(_SETTINGS[word] for word in others if word in _SETTINGS)
@@ -235,7 +235,7 @@ def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
         word_of = {"alpha": "alpha=", "among": "model", "leave_out": "words"}
         words_unused = sorted(word_of.get(setting, setting) for setting in unused)
         raise ValueError(
-            f"the order {name!r} says {', '.join(words_unused)}, of which {criterion_name} knows nothing"
+            f"the order {name!r} has {', '.join(words_unused)}, which {criterion_name} does not take"
         )
     normalize: criteria.Normalize = criterion.normalize
     if "unnormalised" in others:
@@ -258,5 +258,5 @@ def _share(name: str, word: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise ValueError(f"the order {name!r} has {word}; give alpha=0 to alpha=1")
+        raise ValueError(f"the order {name!r} has {word}. Give alpha=0 to alpha=1")
     return value

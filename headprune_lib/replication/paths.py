@@ -31,16 +31,16 @@ def project_root() -> Path:
         if _is_checkout(folder := absolute(named)):
             return folder
         raise MissingCheckout(
-            f"HEADPRUNE_ROOT is {folder}, which is no checkout of headprune: it "
-            f"has no {' or no '.join(_MARKS)}"
+            f"HEADPRUNE_ROOT is {folder}, which is not a checkout of headprune: it lacks "
+            f"{' or '.join(_MARKS)}"
         )
     here = Path.cwd()
     for folder in (Path(__file__).resolve().parents[2], here, *here.parents):
         if _is_checkout(folder):
             return folder
     raise MissingCheckout(
-        "this needs a checkout of headprune, a folder with "
-        f"{' and '.join(_MARKS)}: run it inside one, or name one in HEADPRUNE_ROOT"
+        "no checkout of headprune was found (a folder with "
+        f"{' and '.join(_MARKS)}). Run this inside one, or set HEADPRUNE_ROOT to one"
     )
 
 

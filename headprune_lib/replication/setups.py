@@ -324,9 +324,8 @@ class EncoderSubject(Setup):
         )
         if asked > available:
             raise ValueError(
-                f"n_selection and n_scoring ask for {asked} of {available} training "
-                f"sentences of {self.profile.task}; give smaller ones, so that no "
-                "sentence is in both"
+                f"n_selection and n_scoring add up to {asked}, and {self.profile.task} has "
+                f"{available} training sentences. Lower them so that no sentence is in both"
             )
 
     def _split(self, name: str) -> Texts:

@@ -331,8 +331,8 @@ def partial_spearman(
     r = float(_partial(x[None], y[None], given[:, None], members[:, None])[0])
     if rest < 1 or math.isnan(r):
         raise ValueError(
-            f"{len(x)} heads in {len(members)} groups, {len(given)} rows given: nothing is left of "
-            "x or y to correlate; expected more heads, and none that the others determine"
+            f"{len(x)} heads in {len(members)} groups and {len(given)} given rows leave nothing of x "
+            "or y to correlate. Give more heads, and rows that do not determine x or y"
         )
     drawn = bootstrap_indices(len(x), resamples, seed)
     low, high = np.nanquantile(

@@ -72,8 +72,8 @@ WORDS = [
     ("score a", "Missing argument 'DATA'."),
     ("score a b --batch-size 0", "Invalid value for '--batch-size'"),
     ("inspect reviws", "did you mean reviews?"),
-    ("inspect ./classifer", "no folder ./classifer; did you mean classifier?"),
-    ("score classifier rows.tvs", "no file rows.tvs; did you mean rows.tsv?"),
+    ("inspect ./classifer", "no folder ./classifer (did you mean classifier?)"),
+    ("score classifier rows.tvs", "no file rows.tvs (did you mean rows.tsv?)"),
     (
         "score nowhere x.tsv --by importence",
         "unknown criterion 'importence': did you mean importance",
@@ -91,12 +91,12 @@ WORDS = [
         "no head of BloomForSequenceClassification can be removed: 8 of 8",
     ),
     ("score classifier rows.tsv --text-column txt", "unknown column 'txt': did you mean text"),
-    ("score classifier rows.tsv" + 3 * " --text-column text", "reads 2"),
-    ("prune classifier rows.tsv rows.tsv/out --amount .5", "rows.tsv/out cannot be written into"),
-    ("export pruned rows.tsv/out", "rows.tsv/out cannot be written into"),
+    ("score classifier rows.tsv" + 3 * " --text-column text", "Give at most 2"),
+    ("prune classifier rows.tsv rows.tsv/out --amount .5", "rows.tsv/out cannot be created in"),
+    ("export pruned rows.tsv/out", "rows.tsv/out cannot be created in"),
     ("score classifier folder.tsv", "no file folder.tsv"),
     ("prune classifier rows.tsv full --amount 0.5", "full exists and is not overwritten"),
-    ("export pruned full", "full exists and is not overwritten"),
+    ("export pruned full", "full exists and is not overwritten. Give a new path"),
     ("export pruned out --tokenizer-from x.gguf", "is for --format gguf"),
     ("export ./none out", "no folder ./none"),
     ("export even out", "no configuration of BertForSequenceClassification says 3 heads"),
@@ -106,23 +106,23 @@ WORDS = [
 ]
 # the same for options of `prune classifier rows.tsv out`
 OPTIONS = [
-    ("", "no bound given; name exactly one of --amount, --parameters"),
+    ("", "no bound given. Give exactly one of --amount, --parameters"),
     ("--amount 2", "Invalid value for '--amount'"),
     ("--parameters 1e3", "1,000 is out of reach"),
-    ("--parameters inf", "--parameters is inf; give a finite number"),
+    ("--parameters inf", "--parameters is inf. Give a finite number"),
     ("--seconds 1", "--seconds needs --at"),
     ("--cache-bytes 9 --at 1x8", "Bert"),
-    ("--amount 0.5 --at 16x1", "--amount takes no --at; that is examples x tokens"),
+    ("--amount 0.5 --at 16x1", "--amount takes no --at. Give --at (examples x tokens"),
     ("--lose-nats 1", "--lose-nats needs --held-out"),
     ("--amount 0.5 --held-out x", "--amount takes no --held-out"),
     ("--amount 0.5 --device gpu", "no device 'gpu' here"),
     ("--amount 0.5 --by importence", "did you mean importance"),
-    ("--amount 0.5 --bleu", "--bleu is for translators"),
+    ("--amount 0.5 --bleu", "--bleu is for translation models"),
     ("--amount 0.1", "amount 0.1 of 8 heads is less than one: no head goes"),
     ("--amount 0.2 --uniform", "amount 0.2 of 4 heads is less than one"),
-    ("--amount 0.5 --report rows.tsv/r.html", "r.html cannot be written"),
-    ("--amount 0.5 --report rows.tsv", "rows.tsv exists and is not overwritten"),
-    ("--amount 0.5 --report out", "out is a folder, or where the model goes"),
+    ("--amount 0.5 --report rows.tsv/r.html", "r.html cannot be created in"),
+    ("--amount 0.5 --report rows.tsv", "rows.tsv exists and is not overwritten. Give a new path"),
+    ("--amount 0.5 --report out", "out is a folder or the same path as OUT"),
     ("--amount 0.5 --kind cross", "no kind 'cross' in BertForSequenceClassification"),
 ]
 
@@ -157,31 +157,31 @@ def test_a_lack_of_memory_is_said(headprune, folders, tmp_path, monkeypatch, err
     (tmp_path / "rows.tsv").write_text(LABELLED)
     monkeypatch.setattr(data, "score_heads", run_out)
     words = ("score", folders / "classifier", tmp_path / "rows.tsv")
-    one_line(*headprune(*words), "out of memory: lower --batch-size")
+    one_line(*headprune(*words), f"out of memory ({error}). Use smaller batches (--batch-size)")
 
 
 # name of the file, its content, the model that it is for, and the message
 FILES = [
     ("rows.tsv", "\n\n", "classifier", "reads the columns text and label (--text-column"),
-    ("rows.tsv", HEAD, "classifier", "holds no row"),
+    ("rows.tsv", HEAD, "classifier", "has a header but no rows"),
     ("rows.tsv", "text\ttext\na\tb\n", "classifier", "a column is named twice"),
     ("rows.tsv", HEAD + "good\n", "classifier", "row 1: label is missing or empty"),
     ("rows.tsv", LABELLED + "a\tb\tc\n", "classifier", "row 4 has 3 cells, and there are 2 columns"),
-    ("rows.csv", "text,label\na, b,0\n", "classifier", "is there a comma in a text that is not in quotes"),
+    ("rows.csv", "text,label\na, b,0\n", "classifier", "Is there a comma in a text that is not in quotes"),
     ("rows.csv", 'text,label\n"a,0\n', "classifier", "rows.csv: unexpected end of data"),
-    ("rows.txt", LABELLED, "classifier", "rows.txt is neither .tsv, .csv nor .jsonl"),
-    ("rows.tsv", HEAD + "good\tmaybe\n", "classifier", "'maybe' is none of the model's 2 classes"),
+    ("rows.txt", LABELLED, "classifier", "rows.txt is not a .tsv, .csv or .jsonl file"),
+    ("rows.tsv", HEAD + "good\tmaybe\n", "classifier", "'maybe' is not one of the model's 2 classes"),
     ("rows.tsv", b"text\tlabel\n\xff\xfe\tpositive\n", "classifier", "is not UTF-8"),
-    ("rows.tsv", HEAD + "film " * 600 + "\tpositive\n", "classifier", "lower --max-length"),
+    ("rows.tsv", HEAD + "film " * 600 + "\tpositive\n", "classifier", "Lower --max-length"),
     ("rows.tsv", TEXTS, "classifier", "classification reads the columns text and label (--text-column"),
-    ("rows.tsv", HEAD + "good\tfine\n", "stars", "label 'fine' is no number"),
-    ("rows.tsv", HEAD + "good\t1\n", "several", "several labels (problem_type)"),
-    ("rows.tsv", LABELLED, "masked", "BertForMaskedLM is for none of what"),
+    ("rows.tsv", HEAD + "good\tfine\n", "stars", "label 'fine' is not a number"),
+    ("rows.tsv", HEAD + "good\t1\n", "several", "several labels per text (problem_type)"),
+    ("rows.tsv", LABELLED, "masked", "BertForMaskedLM is not a text classifier"),
     ("rows.tsv", TEXTS, "translator", "reads the columns source and target"),
     ("rows.jsonl", "{", "classifier", "row 1 is not JSON"),
-    ("rows.jsonl", "[1]", "classifier", "row 1 is [1]; expected an object"),
+    ("rows.jsonl", "[1]", "classifier", "row 1 is [1], not a JSON object"),
     ("rows.jsonl", '{"text": ["a"], "label": 1}', "classifier", "text is ['a'], expected text"),
-    ("rows.jsonl", '{"text": "a", "label": NaN}', "classifier", "is none of the model's"),
+    ("rows.jsonl", '{"text": "a", "label": NaN}', "classifier", "is not one of the model's"),
 ]  # fmt: skip
 
 
@@ -218,7 +218,7 @@ def without(*pattern):
 
 # folder, what is done to it, and the message
 MODELS = [
-    ("classifier", without("tokenizer*"), "no tokenizer beside"),
+    ("classifier", without("tokenizer*"), "has no tokenizer. Write one into"),
     ("classifier", text("tokenizer.json", "{"), "the tokenizer's files in"),
     ("classifier", shutil.rmtree, "no folder"),
     ("classifier", without("model.safetensors"), "model.safetensors"),

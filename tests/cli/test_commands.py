@@ -41,7 +41,7 @@ def test_prune_folds_gates_that_are_fitted_on_the_text_that_scores(
 ):
     model, batches = classifier(), batches_of(labelled)
     result = run("prune", folder, labelled, tmp_path / "tuned", "--amount", 0.5, "--tune-mask")
-    assert f"gates of the heads that stay were fitted on {labelled}" in result.output
+    assert f"gates of the remaining heads were fitted on {labelled}" in result.output
     plain = told("prune", folder, labelled, tmp_path / "plain", "--amount", 0.5)
     assert plain["mask_tuned"] is False
     mask = hp.prune_mask(model, hp.score_heads(model, batches), 0.5)

@@ -81,7 +81,7 @@ def test_names_of_classes_that_are_numbers_go_before_numbers():
         id2label={0: "1", 1: "2", 2: "3"}, label2id={"1": 0, "2": 1, "3": 2}, num_labels=3
     )
     assert batch_of(stars, "a", "a", "a", labels=[1, "2", 3])["labels"].tolist() == [0, 1, 2]
-    with pytest.raises(ValueError, match=r"'0' is none of the model's 3 .*\['1', '2', '3'\]$"):
+    with pytest.raises(ValueError, match=r"'0' is not one of the model's 3 .*\['1', '2', '3'\]$"):
         batch_of(stars, "a", labels=["0"])
 
 

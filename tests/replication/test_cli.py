@@ -76,8 +76,8 @@ def test_run_writes_in_place_or_beside_where_a_parameter_changes(notebook):
         (["../there/bare.ipynb", "-p", "n", "1"], "bare.ipynb has no cell tagged 'parameters'"),
         (["there/smal"], "unknown notebook 'smal'"),
         (["01", "-p", "task", "reviws"], "unknown task 'reviws': did you mean reviews"),
-        (["01", "-p", "n_verses", "many"], "n_verses is 'many'; give a valid integer\n"),
-        (["01", "-p", "seed", "5x"], "seed is '5x'; give a whole number"),
+        (["01", "-p", "n_verses", "many"], "n_verses is 'many'. Give a valid integer\n"),
+        (["01", "-p", "seed", "5x"], "seed is '5x'. Give a whole number"),
     ],
 )
 def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, message):
@@ -100,17 +100,17 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
         ("reproduce table1 --model ./my-marian", "no folder ./my-marian; give one that"),
         ("train deen --model prenorm", "of deen 'prenorm': did you mean pre-norm"),
         ("reproduce figure1b --n-examples 5 --set n_examples=6", "given twice"),
-        ("reproduce figure1b --set steps=[", "give NAME=VALUE"),
+        ("reproduce figure1b --set steps=[", "Give NAME=VALUE"),
         ("reproduce figure1b --set stepps=3", "unknown parameter 'stepps': did you mean"),
-        ("reproduce figure1b --set steps=0", "steps is 0; give at least 1"),
-        ("reproduce figure1b --workers 0", "--workers is 0; give at least 1"),
-        ("reproduce figure1b --workers 1 --scheduler tcp://x:1", "not both"),
+        ("reproduce figure1b --set steps=0", "steps is 0. Give at least 1"),
+        ("reproduce figure1b --workers 0", "--workers is 0. Give at least 1"),
+        ("reproduce figure1b --workers 1 --scheduler tcp://x:1", "--scheduler both given"),
         ("reproduce table1 --n-examples 5", "does not depend on --n-examples"),
         ("reproduce figure1b --device cdua", "unknown device 'cdua': did you mean cuda"),
         ("train --device meta", "no device 'meta' here"),
-        ("reproduce figure1b --seed -1", "seed is -1; give a whole number"),
-        ("plan --data nowhere", "nowhere to read text from; give another, or hub"),
-        ("reproduce table4 --scheduler no.json", "no file no.json of a scheduler"),
+        ("reproduce figure1b --seed -1", "seed is -1. Give a whole number"),
+        ("plan --data nowhere", "nowhere to read text from. Give another, or hub"),
+        ("reproduce table4 --scheduler no.json", "no scheduler file no.json"),
         ("bench --output pyproject.toml/b.json", "pyproject.toml cannot be written to"),
         ("gpu --device cpu --out pyproject.toml/x", "pyproject.toml/x cannot be written to"),
         ("reproduce figure2b --profile smoke --task synthetic-words", "no text of another domain"),
@@ -122,13 +122,13 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
         *(
             (f"reproduce {name} --profile smoke --by {part!r}", message)
             for name, part, message in [
-                ("figure1b", "xyzzy", "no training is called 'xyzzy'; give a name such as"),
+                ("figure1b", "xyzzy", "'xyzzy' is not a training. Give a name such as"),
                 ("figure3b", "importence", "did you mean importance"),
                 ("language_recovery", "xyzzy", "give a name such as 'removed 30%'"),
                 ("figure4", "enc importance", "begin with enc-enc, enc-dec, dec-dec"),
-                ("table5", "training 77", "training 77 is none of the profile's"),
+                ("table5", "training 77", "training 77 is not one of the profile's"),
                 ("figure3b", "random training 7", "training 7 is not one of the further ones"),
-                ("figure5", "importance", "no training is called 'importance'"),
+                ("figure5", "importance", "'importance' is not a training"),
                 ("stability", "importance rescored", "is scored again at each step"),
             ]
         ),
@@ -158,7 +158,7 @@ def test_what_stops_a_measurement_is_told_in_one_line(stopped, code, told, elsew
         monkeypatch.setattr(measurements, "get", stop)
     result = headprune("reproduce", "figure1b", "--profile", "smoke")
     assert result.exit_code == code and told in result.stderr and "Traceback" not in result.output
-    assert stopped is None or f"is kept in {elsewhere}/cache; this goes on: " in result.stderr
+    assert stopped is None or f"is kept in {elsewhere}/cache. To continue, run: " in result.stderr
     assert not (elsewhere / "cache").exists()
 
 
@@ -248,7 +248,9 @@ def test_a_name_is_a_folder_or_what_is_stored_and_nothing_is_trained(monkeypatch
     monkeypatch.setattr(weights, "finetune", lambda *_: pytest.fail("trained"))
     result = headprune("inspect", "synthetic")
     assert result.exit_code == 2
-    assert "no weights of synthetic are stored here; `headprune train synthetic`" in result.stderr
+    assert (
+        "no weights of synthetic are stored here. Run `headprune train synthetic`" in result.stderr
+    )
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reviews").mkdir()
     assert "reviews/config.json is missing" in headprune("inspect", "reviews").stderr

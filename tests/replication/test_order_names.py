@@ -46,10 +46,10 @@ def test_a_name_says_what_its_measurement_lets_it_say(name, says, expected):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("fisher low", "'fisher low' says low, of which fisher knows nothing"),
-        ("importance-entropy alpha=2", "give alpha=0 to alpha=1"),
+        ("fisher low", "'fisher low' has low, which fisher does not take"),
+        ("importance-entropy alpha=2", "Give alpha=0 to alpha=1"),
         ("importance twice", "unknown order 'importance twice'"),
-        ("importance tuned", "says tuned: gates are fitted, by tuned as the last word"),
+        ("importance tuned", "cannot have the word tuned, which fits gates"),
     ],
 )
 def test_what_a_criterion_does_not_know_is_refused(name, message):

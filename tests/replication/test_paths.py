@@ -20,7 +20,7 @@ def installed(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("installed")
 def test_without_a_checkout_nothing_is_read_or_written_beside_the_package(tmp_path, monkeypatch):
     for folder in (paths.results_root, paths.models_root, paths.reference_root):
-        with pytest.raises(paths.MissingCheckout, match="or name one in HEADPRUNE_ROOT"):
+        with pytest.raises(paths.MissingCheckout, match="or set HEADPRUNE_ROOT to one"):
             folder()
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
     assert paths.results_root() == tmp_path  # a folder that is named needs no checkout
@@ -60,6 +60,8 @@ def test_a_command_that_needs_a_checkout_says_so_at_once(tmp_path, monkeypatch):
         monkeypatch.delenv(f"HEADPRUNE_{name}", raising=False)
     done = python(WITHOUT_TORCH, *lines)
     told = done.stderr.splitlines()
-    said = f"headprune: HEADPRUNE_ROOT is {tmp_path}, which is no checkout of headprune: it has no "
+    said = (
+        f"headprune: HEADPRUNE_ROOT is {tmp_path}, which is not a checkout of headprune: it lacks "
+    )
     assert len(told) == 10 and all(line.startswith(said) for line in told)
     assert done.stdout.splitlines()[:10] == ["2"] * 10 and done.stdout.endswith("\n0\n")

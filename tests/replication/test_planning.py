@@ -60,7 +60,7 @@ def test_a_result_of_a_task_without_the_usual_model_is_announced(tmp_path, monke
     parts = ["importance", "random"]
     request = Request(curve, "translation", profile, "multi30k")
     planning.announce(Upcoming(request, parts, []))
-    assert "as the stored ones did" in capsys.readouterr().err
+    assert "as the stored parts did" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["figure2a", "table2", "table5", "figure3a", "figure4", "figure5"])

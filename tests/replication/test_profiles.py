@@ -29,7 +29,7 @@ def test_given_values_replace_those_of_the_file():
     plain, given = load_profile(), load_profile(finetuning={"epochs": 1})
     assert given.finetuning == dataclasses.replace(plain.finetuning, epochs=1)
     assert given.on("cola").finetuning.epochs == 1  # not CoLA's own ten
-    with pytest.raises(ValueError, match="epochs is 0; give at least 1"):
+    with pytest.raises(ValueError, match="epochs is 0. Give at least 1"):
         dataclasses.replace(plain.finetuning, epochs=0)
 
 
@@ -40,11 +40,11 @@ def enfr(**post_norm):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"steps": 0, "n_verses": -3}, "steps is 0; give at least 1; n_verses is -3; give"),
-        ({"n_examples": 2.5}, "n_examples is 2.5; give a valid integer"),
+        ({"steps": 0, "n_verses": -3}, "steps is 0. Give at least 1. n_verses is -3. Give"),
+        ({"n_examples": 2.5}, "n_examples is 2.5. Give a valid integer"),
         ({"finetuning": {"epohcs": 3}}, "unknown parameter of finetuning 'epohcs': did you mean"),
-        ({"finetuning": {"learning_rate": "fast"}}, "finetuning.learning_rate is 'fast'; give a"),
-        (enfr(shape={"layers": 1.5}), "enfr.post-norm.shape.layers is 1.5; give a valid integer"),
+        ({"finetuning": {"learning_rate": "fast"}}, "finetuning.learning_rate is 'fast'. Give a"),
+        (enfr(shape={"layers": 1.5}), "enfr.post-norm.shape.layers is 1.5. Give a valid integer"),
         ({"translation": {"enfr": {"deep": {}}}}, "translation.enfr.deep.shape is missing"),
     ],
 )

@@ -167,7 +167,7 @@ def test_partial_correlation_is_that_of_the_residuals_of_ranks(rows):
         for i in stats.bootstrap_indices(36, 60, 4)
     ]
     assert (ours.low, ours.high) == pytest.approx(tuple(np.quantile(loop, [0.025, 0.975])))
-    with pytest.raises(ValueError, match="expected more heads"):  # of two nothing is left
+    with pytest.raises(ValueError, match="Give more heads"):  # of two nothing is left
         stats.partial_spearman(x[:2], y[:2], given[:, :2], np.arange(2), 5)
 
 

@@ -21,21 +21,21 @@ from headprune_lib.replication.lazy import planning, profiles, store, torch
 @app.command(cls=WITH_FOLDERS, hidden=True)
 def gpu(
     profile: Annotated[
-        str, typer.Option(help="Which list of steps: default, or smoke, which takes seconds.")
+        str, typer.Option(help="List of steps: default, or smoke, which takes seconds.")
     ] = "default",
     minutes: Annotated[
-        float, typer.Option(min=0, help="A step that may take longer than is left is skipped.")
+        float, typer.Option(min=0, help="Time limit; a step that may exceed it is skipped.")
     ] = 15,
     device: Annotated[
         str | None,
-        typer.Option(help="cpu, cuda, …; the GPU if left out, and only a check without."),
+        typer.Option(help="cpu, cuda, …; if left out the GPU, or only a check without one."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             envvar="OUT",
-            help="A folder that each result is copied to as soon as it is there, besides where it is "
-            "stored.",
+            help="Folder that each result is also copied to, as soon as it is stored in its own "
+            "place.",
         ),
     ] = None,
 ) -> None:
@@ -66,14 +66,14 @@ def gpu(
         replace_files({path: f"{content}\n".encode()})
 
     if lacking:
-        typer.echo("There is no GPU here: this is what the CPU does.")
+        typer.echo("There is no GPU here, so the CPU is checked.")
     try:
         about["check"] = lists.check(device, judged)
         typer.echo("\n".join(_words(about["check"], judged)))
     except Exception as error:  # the measurements may still succeed
         typer.echo(f"check: failed, {one_line(error)}")
     if lacking:
-        typer.echo("Nothing was measured; --device cpu measures on the CPU.")
+        typer.echo("Nothing was measured. Give --device cpu to measure on the CPU.")
         raise typer.Exit(1)
     write()
     for record in lists.run(steps, device, started + 60 * minutes, out):
@@ -91,7 +91,7 @@ def _words(checked: dict, profile: str) -> Iterator[str]:
     memory, needed = checked["memory"], checked["needed"]
     yield checked["device"] + (f", {memory / 1e9:.1f} GB of memory" if memory else "")
     for way, apart in checked["apart"].items():
-        yield f"{way} attention: {apart:.1e} of the largest value from the CPU in float32"
+        yield f"{way} attention: differs from the CPU in float32 by {apart:.1e} of the largest value"
     yield "It agrees with the CPU." if checked["agrees"] else "It does NOT agree with the CPU."
     for speed, tasks in planning.probing.told(checked["probes"]).items():
         yield f"{', '.join(tasks)}: {speed}"

@@ -45,15 +45,15 @@ Artifact = Annotated[
     typer.Argument(
         callback=_spelled,
         help="A table or figure of the paper, such as figure1b, a measurement, such as one_head, or "
-        "all: what the profile measures and is not stored yet.",
+        "all: everything that the profile measures and that is not stored yet.",
     ),
 ]
-Task = Annotated[str | None, typer.Option(help="In place of the profile's task.")]
+Task = Annotated[str | None, typer.Option(help="Task to use in place of the profile's.")]
 ModelName = Annotated[
     str | None,
     typer.Option(
-        help="In place of the profile's model: a name, a folder that save_pretrained wrote (fine-tuned "
-        "or not), or a name on the Hugging Face Hub."
+        help="Model to use in place of the profile's: a name, a folder that save_pretrained wrote "
+        "(fine-tuned or not), or a name on the Hugging Face Hub."
     ),
 ]
 HOW_MUCH = "How much is measured"
@@ -68,8 +68,8 @@ def reproduce(
     by: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only this part: of a pruning curve an order of removal or a criterion (`headprune "
-            "criteria`), else a training such as 'training 2'; may be given several times.",
+            help="Measure only this part: for a pruning curve an order of removal or a criterion "
+            "(`headprune criteria`), else a training such as 'training 2'; may be repeated.",
             rich_help_panel=HOW_MUCH,
         ),
     ] = None,
@@ -86,7 +86,7 @@ def reproduce(
     stored: Annotated[
         bool,
         typer.Option(
-            "--stored", help="Accept a stored result that fits.", rich_help_panel=HOW_MUCH
+            "--stored", help="Use a stored result that fits the options.", rich_help_panel=HOW_MUCH
         ),
     ] = False,
     dry_run: Annotated[
@@ -144,7 +144,7 @@ def reproduce(
             )
             _tell(artifact, result, path, before)
     if missed:
-        typer.echo(f"not measured: {', '.join(missed)}; the same command goes on there", err=True)
+        typer.echo(f"not measured: {', '.join(missed)}. Run the same command to continue", err=True)
         raise typer.Exit(1)
 
 
@@ -208,7 +208,7 @@ def verify(
     profile: ProfileName = "default",
     task: Task = None,
     model: ModelName = None,
-    drawn_seed: Annotated[int, typer.Option(help="What texts are drawn with.")] = 0,
+    drawn_seed: Annotated[int, typer.Option(help="Seed for drawing texts.")] = 0,
     data: Data = None,
     device: DeviceName = None,
 ) -> None:
@@ -273,15 +273,15 @@ def _show(quantities: Sequence[Quantity]) -> None:
 def run_bench(
     half: Annotated[str, typer.Argument(help="encoder, criteria, sweeps or onnx.")] = "encoder",
     profile: ProfileName = "default",
-    n_sentences: Annotated[int, typer.Option(min=1, help="Test sentences timed.")] = 256,
+    n_sentences: Annotated[int, typer.Option(min=1, help="Number of test sentences.")] = 256,
     rounds: Annotated[
         int, typer.Option(min=1, help="Rounds of each comparison, after a warm-up.")
     ] = 5,
     output: Annotated[
         Path | None,
         typer.Option(
-            help="The figures of every machine, as JSON; bench.<half>.json beside the results if "
-            "left out."
+            help="JSON file with the figures of every machine; bench.<half>.json next to the results "
+            "if left out."
         ),
     ] = None,
 ) -> None:
@@ -328,15 +328,15 @@ def plan(
         if only is not None:
             measurements.halves_of(only)  # before torch looks for a GPU
         if settings.lacks_gpu:
-            typer.echo("There is no GPU here: this is what the CPU would take.", err=True)
+            typer.echo("There is no GPU here, so times are for the CPU.", err=True)
             settings = profiles.load_profile(profile, **given | {"device": "cpu"})
         profiles.check_here(settings)
         steps, fetched = planning.steps(settings, only), planning.downloads(settings, only)
         found = planning.probes(settings, steps)
     for name, (size, there) in fetched.items():
-        typer.echo(f"fetch  {name}: {size / 1e6:.1f} MB{', is here' if there else ''}")
+        typer.echo(f"fetch  {name}: {size / 1e6:.1f} MB{', already here' if there else ''}")
     left = sum(size for size, there in fetched.values() if not there)
-    typer.echo(f"to be fetched: {left / 1e9:.2f} GB")
+    typer.echo(f"left to fetch: {left / 1e9:.2f} GB")
     hours = [step.hours(found[step.task]) for step in steps]
     rows = [
         (

@@ -52,7 +52,7 @@ def _classifier(task: str) -> nn.Module:
     weights = read_weights(encoders.weights_path(profile.model, wanted), wanted)
     if weights is None:
         raise FileNotFoundError(
-            f"no weights of {task} are stored here; `headprune train {task}` makes them"
+            f"no weights of {task} are stored here. Run `headprune train {task}` to make them"
         )
     return encoders.with_weights(task, profile.model, profile.seed, weights, "sdpa")
 
@@ -71,14 +71,14 @@ def _translator(task: str) -> nn.Module:
     name = translators.file_name(task, model, profile.trainings(task)[0])
     if not (models_root() / f"{name}.safetensors").is_file():
         raise FileNotFoundError(
-            f"no weights of {task} are stored in {models_root()}; `headprune "
-            f"train {task} --publish` makes them"
+            f"no weights of {task} are stored in {models_root()}. Run `headprune train {task} "
+            "--publish` to make them"
         )
     return translators.load_translator(profile, task, model=model).model
 
 
 def _no_tokenizer(task: str) -> PreTrainedTokenizerBase:
     raise ValueError(
-        f"{task} reads pieces of its own vocabulary, not a tokenizer of transformers: "
-        f"`headprune inspect {task}` works, to score it use `headprune reproduce`"
+        f"{task} has pieces of its own vocabulary, not a tokenizer of transformers. Use `headprune "
+        f"inspect {task}` to see its heads, and `headprune reproduce` to score them"
     )

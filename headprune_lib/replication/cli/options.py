@@ -18,9 +18,7 @@ from headprune_lib.replication.lazy import profiles, store
 from headprune_lib.replication.paths import cache_root, models_root, project_root, results_root
 
 PANEL = "The replication"
-ProfileName = Annotated[
-    str, typer.Option(help="Which set of parameters: smoke, default, base or paper.")
-]
+ProfileName = Annotated[str, typer.Option(help="Set of parameters: smoke, default, base or paper.")]
 DeviceName = Annotated[
     str | None,
     typer.Option(
@@ -30,19 +28,19 @@ DeviceName = Annotated[
 Data = Annotated[
     str | None,
     typer.Option(
-        help="Folder with your task (task.yml) or with the public benchmarks, or hub; "
-        "$HEADPRUNE_DATA if left out."
+        help="Folder with your task (task.yml) or with the public benchmarks, or hub to read them "
+        "from the Hugging Face Hub; $HEADPRUNE_DATA if left out."
     ),
 ]
 WHERE = "Where it runs"
 Workers = Annotated[
     int | None,
-    typer.Option(help="Processes of one thread each, on this machine.", rich_help_panel=WHERE),
+    typer.Option(help="Measure in this many one-thread processes.", rich_help_panel=WHERE),
 ]
 Scheduler = Annotated[
     str | None,
     typer.Option(
-        help="A Dask scheduler, whose workers measure: tcp://HOST:PORT, or its file.",
+        help="Dask scheduler whose workers measure: tcp://HOST:PORT, or its .json file.",
         rich_help_panel=WHERE,
     ),
 ]
@@ -50,8 +48,8 @@ Values = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="A value of the profile's in YAML, such as steps=20 or speed.repetitions=2; may be given "
-        "several times.",
+        help="Replace a value of the profile, in YAML, such as steps=20 or speed.repetitions=2; may be "
+        "repeated.",
     ),
 ]
 
@@ -97,20 +95,20 @@ def read_values(given: list[str] | None, **options: Any) -> dict[str, Any]:
         except yaml.YAMLError:
             equals = ""
         if not (name and equals):
-            raise ValueError(f"--set {assignment!r}: give NAME=VALUE, the value in YAML")
+            raise ValueError(f"--set {assignment!r} is unreadable. Give NAME=VALUE, VALUE in YAML")
         for section in reversed(name.split(".")):
             read = {section: read}
         parsed = profiles.merged(parsed, read)
     options = {name: value for name, value in options.items() if value is not None}
     if twice := parsed.keys() & options.keys():
-        raise ValueError(f"{', '.join(sorted(twice))}: given twice, by an option and by --set")
+        raise ValueError(f"{', '.join(sorted(twice))} given twice: by an option and by --set")
     return parsed | options
 
 
 @contextmanager
 def resumable() -> Iterator[None]:
     """Turn an interruption or a full disk into one line: what is kept, and how to go on."""
-    kept = f"What is finished is kept in {cache_root()}; this goes on: headprune {{}}"
+    kept = f"Finished work is kept in {cache_root()}. To continue, run: headprune {{}}"
     try:
         yield
     except KeyboardInterrupt:
@@ -132,7 +130,7 @@ def spread(workers: int | None, scheduler: str | None) -> Iterator[None]:
         yield
         return
     if workers is not None and scheduler is not None:
-        refuse("give --workers or --scheduler, not both: a scheduler has its workers already")
+        refuse("--workers and --scheduler both given. Give one: a scheduler has its own workers")
     from headprune_lib.replication import cluster
     from headprune_lib.replication.engine import running_on
 

@@ -32,7 +32,7 @@ class _NameValuePairs(IN_CHECKOUT):
 @app.command(cls=_NameValuePairs, rich_help_panel=PANEL)
 def run(
     notebooks: Annotated[
-        list[str], typer.Argument(help="Numbers or names, such as 01 or 01_one_head, or paths.")
+        list[str], typer.Argument(help="Notebooks by number, by name (01_one_head) or by path.")
     ],
     parameter: Annotated[
         list[str] | None,
@@ -41,8 +41,8 @@ def run(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="File of the executed notebook. Without parameters it is refreshed in place; with "
-            "them it is <name>-run.ipynb in the current folder, with a page of HTML beside it."
+            help="File for the executed notebook. If left out, the notebook itself; with parameters "
+            "<name>-run.ipynb in the current folder, with an HTML page next to it."
         ),
     ] = None,
 ) -> None:
@@ -101,7 +101,7 @@ def open_notebook(
 
     with user_errors():
         copy, command = open_copy(find_notebook(notebook), Path.cwd())
-    typer.echo(f"{short(copy)} is yours: change it as you like")
+    typer.echo(f"{short(copy)} is your own copy: change it as you like")
     raise typer.Exit(subprocess.run(command, check=False).returncode)
 
 

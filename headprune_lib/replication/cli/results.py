@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @app.command(cls=IN_CHECKOUT, rich_help_panel=PANEL)
 def results(
     artifact: Annotated[
-        str | None, typer.Argument(help="Only of this table, figure or measurement.")
+        str | None, typer.Argument(help="List only this table, figure or measurement.")
     ] = None,
 ) -> None:
     """List what was measured here: when, on what, how it differs from the committed result, and where.
@@ -44,7 +44,7 @@ def results(
         except (ValueError, KeyError, TypeError) as error:
             typer.echo(f"{short(path)}: cannot be read ({one_line(error)})\n", err=True)
     if not paths:
-        typer.echo("Nothing was measured here yet; begin with: headprune reproduce figure1b")
+        typer.echo("Nothing was measured here yet. Begin with: headprune reproduce figure1b")
 
 
 def _measured_here(measurement: str) -> Iterator[Path]:

@@ -24,17 +24,18 @@ def train(
     task: Annotated[
         str | None,
         typer.Argument(
-            help="A task; enfr, deen or multi30k: a model that translates; the profile's task if left "
-            "out."
+            help="A classification task, or enfr, deen or multi30k for a translation model; the "
+            "profile's task if left out."
         ),
     ] = None,
     profile: ProfileName = "default",
     seed: Annotated[
-        int | None, typer.Option(min=0, help="One seed; all of the profile if left out.")
+        int | None,
+        typer.Option(min=0, help="One seed; if left out all of the profile's (translation: one)."),
     ] = None,
     data: Data = None,
     device: DeviceName = None,
-    retrain: Annotated[bool, typer.Option("--retrain", help="Even if weights are stored.")] = False,
+    retrain: Annotated[bool, typer.Option("--retrain", help="Replace stored weights.")] = False,
     publish: Annotated[
         bool,
         typer.Option("--publish", help="Copy a translation model's final weights to data/models."),
@@ -42,7 +43,7 @@ def train(
     model: Annotated[
         str | None,
         typer.Option(
-            help="In place of the profile's model; of a translation task post-norm or pre-norm."
+            help="Model in place of the profile's; for translation post-norm, pre-norm, …."
         ),
     ] = None,
 ) -> None:
@@ -71,7 +72,7 @@ def train(
                 typer.echo(short(path))
             return
         if publish:
-            raise ValueError(f"--publish is for translation models; {settings.task} has none")
+            raise ValueError(f"--publish is for translation models, and {settings.task} has none")
         for number in settings.seeds if seed is None else [seed]:
             encoders.finetuned(settings, number, retrain=retrain)
             recipe = encoders.recipe(settings, number)

@@ -85,8 +85,8 @@ def steps(profile: Profile, only: str | None = None) -> list[Step]:
         planned = _steps(find_artifact(name, profile), name=name)
         if not planned:
             raise ValueError(
-                f"{name} is not in the paper, and its work is not estimated: plan one of "
-                f"{', '.join(artifacts(profile))}; headprune reproduce {name} shows how far it is"
+                f"{name} is not in the paper, and its work is not estimated. Plan one of "
+                f"{', '.join(artifacts(profile))}, or run headprune reproduce {name} to see its progress"
             )
         by_work = {(step.task, step.what): step for step in planned} | by_work
     return list(by_work.values())
@@ -205,12 +205,12 @@ def probes(profile: Profile, planned: list[Step], seconds: float = 2.0) -> dict[
 def announce(upcoming: Upcoming) -> None:
     """Say on standard error what is about to be measured, and how long it takes."""
     request, parts, left_out = upcoming
-    words = f"{'/'.join(request.key)}: {len(parts)} of its parts are to be measured"
+    words = f"{'/'.join(request.key)}: {len(parts)} of its parts will be measured"
     if left_out:
         words += f" on the first training alone, without {', '.join(left_out)}"
     before = _steps(request, parts)[:-1]
     if missing := [step.what for step in before if step.state != "done"]:
-        words += f", after what is not here ({', '.join(missing)})"
+        words += f", after steps that are missing here ({', '.join(missing)})"
     kept = store.stored(request.key, results_folder(request.profile))
     if kept is not None and {*parts} <= {*kept.parts}:
         time = _as_stored(upcoming, kept)
@@ -243,9 +243,9 @@ def _as_stored(upcoming: Upcoming, kept: store.Result) -> str:
     profiles = request.profile, usual
     works = [_steps(request._replace(profile=each), parts)[-1:] for each in profiles]
     if not all(works):
-        return f"The stored ones took {_minutes(seconds)} on {where}; fewer texts take less."
+        return f"The stored parts took {_minutes(seconds)} on {where}. Fewer texts take less."
     now, then = (step.translations or step.passes for (step,) in works)
-    return f"This takes about {_minutes(seconds * now / then)} on {where}, as the stored ones did."
+    return f"This takes about {_minutes(seconds * now / then)} on {where}, as the stored parts did."
 
 
 def most_seconds(upcoming: Upcoming, timed: dict[tuple, probing.Probe]) -> float | None:

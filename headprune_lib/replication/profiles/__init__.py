@@ -76,7 +76,7 @@ def parameters(cls: type) -> type:
             told: dict[tuple[str, str], str] = {}  # once where an option sets two fields
             for wrong in error.errors():
                 told.setdefault((repr(wrong["input"]), wrong["msg"]), _told(dataclass, wrong))
-            raise ValueError("; ".join(told.values())) from None
+            raise ValueError(". ".join(told.values())) from None
 
     dataclass.__init__ = __init__
     return dataclass
@@ -97,13 +97,13 @@ def _told(cls: type, error: ErrorDetails) -> str:
     message = error["msg"]
     for theirs, ours in _WORDS.items():
         message = message.replace(theirs, ours)
-    return f"{where} is {error['input']!r}; {message}"
+    return f"{where} is {error['input']!r}. {message}"
 
 
 _WORDS = {
-    "Input should be greater than or equal to": "give at least",
-    "Input should be greater than": "give a number above",
-    "Input should be": "give",
+    "Input should be greater than or equal to": "Give at least",
+    "Input should be greater than": "Give a number above",
+    "Input should be": "Give",
 }
 """pydantic's words for an error -> what to do about it."""
 
@@ -399,7 +399,7 @@ class Profile:
         """
         known = self.translators
         if task not in known and task in OWN_TEXTS:
-            raise ValueError(f"{task} is text of your own; name a translator with --model FOLDER")
+            raise ValueError(f"{task} is text of your own. Give a translator by --model FOLDER")
         if task not in known:
             raise ValueError(unknown("translation task", task, known))
         if model not in known[task]:
@@ -440,9 +440,9 @@ class Profile:
         """Raise ValueError for a seed not in ``trainings``: a typing error would cost hours."""
         if seed not in (known := self.trainings(task)):
             raise ValueError(
-                f"training {seed} is none of the profile's for {task}, "
-                f"{self.model_of(task)}: {', '.join(map(str, known))}; to measure one of your "
-                f"own, give --seed {seed}, in a notebook translation_seed"
+                f"training {seed} is not one of the profile's for {task}, "
+                f"{self.model_of(task)}: {', '.join(map(str, known))}. For a training of your "
+                f"own, give --seed {seed} (in a notebook translation_seed)"
             )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -496,20 +496,20 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
     values["given"] = {**given, **({} if seed is None else {"seed": seed})}
     if seed is not None:
         if type(seed) is not int or seed < 0:
-            raise ValueError(f"seed is {seed!r}; give a whole number, 0 or more")
+            raise ValueError(f"seed is {seed!r}. Give a whole number, 0 or more")
         values["seeds"] = [seed, *(other for other in values["seeds"] if other != seed)]
     if values["model"] in BASES and (base := BASES[values["model"]]).given:
         values["finetuning"]["max_length"] = base.longest(values["finetuning"]["max_length"])
         if values["task"] in TASKS:
             base.places(TASKS[values["task"]].labels)  # refuses other classes
         if base.classes and seed is not None:
-            raise ValueError(f"{base.name} is fine-tuned already; leave out the seed")
+            raise ValueError(f"{base.name} is fine-tuned already. Leave out the seed")
         if base.classes:
             values |= {"seeds": [1], "further_seeds": [], "compared_trainings": 1}
     if values.get("data") not in (None, "hub"):  # notebooks run in a folder of their own
         values["data"] = str(absolute(values["data"]))
         if not Path(values["data"]).is_dir():
-            raise ValueError(f"no folder {values['data']} to read text from; give another, or hub")
+            raise ValueError(f"no folder {values['data']} to read text from. Give another, or hub")
     return Profile(name=name, **values)
 
 
@@ -537,7 +537,7 @@ def _enter_translator(values: dict[str, Any], given: dict[str, Any]) -> str:
     folder = absolute(given["translation_model"])
     check_model_folder(folder)
     if transformers.AutoConfig.from_pretrained(folder).model_type != "marian":
-        raise ValueError(f"{folder} holds no Marian model, the only kind that is translated with")
+        raise ValueError(f"{folder} is not a Marian model, the only kind that can translate here")
     given["translation_model"] = str(folder)
     for task in (*values["translation_seeds"], *own_pairs()):
         values["translation_seeds"].setdefault(task, {})[folder.name] = [1]
@@ -550,8 +550,8 @@ def check_here(profile: Profile) -> None:
     """Raise ValueError if this process does not have the device that a profile is to run on."""
     if profile.lacks_gpu:
         raise ValueError(
-            f"profile {profile.name} is to run on {profile.device}, and torch finds no GPU here; "
-            "install torch's CUDA build, or give the device cpu"
+            f"profile {profile.name} runs on {profile.device}, and torch finds no GPU here. "
+            "Install torch's CUDA build, or give the device cpu"
         )
     check_device(profile.device)
 

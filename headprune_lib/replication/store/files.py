@@ -59,7 +59,7 @@ def check_writable(*folders: Path) -> None:
             why = error.strerror
         if why:
             raise OSError(
-                f"{folder} cannot be written to ({why}); give another folder, or set "
+                f"{folder} cannot be written to ({why}). Give another folder, or set "
                 "HEADPRUNE_RESULTS, HEADPRUNE_CACHE or HEADPRUNE_MODELS"
             )
 

@@ -35,7 +35,7 @@ class UnitsFailed(RuntimeError):
         reasons = "; ".join(f"{key!r}: {why}" for key, why in failed.items())
         super().__init__(
             f"{len(failed)} of the units of {title!r} failed: {reasons}. The others are kept in "
-            f"{folder}; the same command computes only what is missing"
+            f"{folder}. Run the same command again to compute only what is missing"
         )
         self.failed = dict(failed)
 
@@ -86,8 +86,8 @@ class Journal:
             return None
         except (KeyError, ValueError) as error:
             warnings.warn(
-                f"{path} is damaged ({error}). Set aside as "
-                f"{', '.join(map(str, set_aside(path)))}; this unit is measured again.",
+                f"{path} is damaged ({error}). It was set aside as "
+                f"{', '.join(map(str, set_aside(path)))}, and this unit is measured again.",
                 stacklevel=3,
             )
             return None

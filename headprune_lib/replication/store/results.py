@@ -206,7 +206,7 @@ def load(key: Key, root: Path | None = None, command: str = "") -> Result:
     """
     path = key.path(root)
     if not path.exists():
-        advice = f"; measure it with: {command}" if command else ""
+        advice = f". Measure it with: {command}" if command else ""
         raise FileNotFoundError(f"no stored result {path}{advice}")
     try:
         return _result(path, command)
@@ -253,14 +253,14 @@ def _outcomes(path: Path, part: str, sha256: str, command: str) -> Arrays:
             parts = json.loads(path.read_bytes())["parts"] if path.exists() else {}
             if parts.get(part, {}).get("raw_sha256", sha256) != sha256:
                 raise ResultDamaged(
-                    f"{file} was measured again since {path.name} was read; read it again"
+                    f"{file} was measured again since {path.name} was read. Read it again"
                 ) from error
             raise _damaged(file, error, [file], command) from error
 
 
 def _read(file: Path, sha256: str) -> Arrays:
     if not file.exists():
-        raise ValueError("missing; the .json needs it")
+        raise ValueError("it is missing, and the .json names it")
     raw = file.read_bytes()
     if hashlib.sha256(raw).hexdigest() != sha256:
         raise ValueError("its SHA-256 is not the one that the .json names")
@@ -270,8 +270,8 @@ def _read(file: Path, sha256: str) -> Arrays:
 def _damaged(file: Path, error: Exception, aside: list[Path], command: str) -> ResultDamaged:
     """Set damaged files aside, and return the error to raise."""
     kept = ", ".join(str(path) for path in set_aside(*aside))
-    advice = f". Set aside as {kept}" if kept else ""
-    advice += f"; it will be measured again by: {command}" if command else ""
+    advice = f". It was set aside as {kept}" if kept else ""
+    advice += f". Measure it again with: {command}" if command else ""
     return ResultDamaged(f"{file} is damaged ({error}){advice}")
 
 
@@ -309,9 +309,7 @@ def plain(value: Any, where: str = "value") -> Any:
         return [plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
     if isinstance(value, dict):
         return {str(key): plain(item, f"{where}.{key}") for key, item in value.items()}
-    raise TypeError(
-        f"{where} is a {type(value).__name__}; a result holds numbers, text, None, lists and dicts"
-    )
+    raise TypeError(f"{where} is a {type(value).__name__}. Use numbers, text, None, lists or dicts")
 
 
 def layout(node: Any, depth: int = 0, in_list: bool = False) -> str:

@@ -47,7 +47,7 @@ def make_signature(
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"a signature holds finite numbers, text, lists and dicts: {error}; given {content}"
+            f"{content} cannot be a signature: {error}. Use finite numbers, text, lists and dicts"
         ) from error
     digest = hashlib.sha256(canonical.encode()).hexdigest()
     return {"digest": digest, **json.loads(canonical)}

@@ -125,7 +125,7 @@ def test_what_is_saved_is_found_and_loaded(elsewhere):
     assert list(store.load(tweets).parts) == ["importance", "random order"]
     with pytest.raises(FileNotFoundError, match="no stored result .*tweets.m.json$"):
         store.load(Key("table3", "tweets", "m"))
-    with pytest.raises(FileNotFoundError, match="measure it with: headprune reproduce table3$"):
+    with pytest.raises(FileNotFoundError, match="Measure it with: headprune reproduce table3$"):
         store.load(Key("table3", "reviews", "m"), command="headprune reproduce table3")
 
 
@@ -185,7 +185,7 @@ def test_damage_is_named_and_set_aside(kind, elsewhere):
         message = str(caught.value)
         assert message.startswith(f"{damaged} is damaged")
         assert kind == "npz missing" or f"{damaged.name}.damaged-{number}" in message
-        assert message.endswith("measured again by: headprune reproduce one_head")
+        assert message.endswith("Measure it again with: headprune reproduce one_head")
     aside = {".json": ["reviews.m.json", "reviews.m.outcomes.npz"], ".npz": []}[suffix]
     aside += ["reviews.m.outcomes.npz"] * (kind in ("truncated npz", "another npz"))
     left = ["reviews.m.json"] * (suffix == ".npz")  # a damaged part goes alone
@@ -205,7 +205,7 @@ def test_a_result_is_read_without_its_outcomes_and_again_when_it_changes(monkeyp
     before = store.load(KEY)
     store.save(example({"right": np.ones(3)}, dataset="other"))
     assert store.load(KEY).dataset == "other" and store.load(KEY).raw["right"].sum() == 3
-    with pytest.raises(store.ResultDamaged, match="measured again since .*read it again"):
+    with pytest.raises(store.ResultDamaged, match="measured again since .*Read it again"):
         _ = before.raw
     assert path.exists() and npz(path).exists(), "nothing of it is damaged"
 
@@ -266,7 +266,7 @@ def test_a_failing_or_damaged_unit_is_measured_again_and_keeps_the_others(tmp_pa
         journal.unit("b", lambda: {"x": 1 / 0})
     assert names(tmp_path) == ["a.npz"]
     truncate(tmp_path / "a.npz")
-    with pytest.warns(UserWarning, match="a.npz is damaged.*this unit is measured again"):
+    with pytest.warns(UserWarning, match="a.npz is damaged.*and this unit is measured again"):
         arrays = journal.unit("a", lambda: {"x": np.arange(3)})
     np.testing.assert_array_equal(arrays["x"], np.arange(3))
     assert names(tmp_path) == ["a.npz", "a.npz.damaged-1"]
