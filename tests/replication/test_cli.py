@@ -93,11 +93,14 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
     ("line", "message"),
     [
         ("reproduce figure1", "unknown artifact 'figure1': did you mean"),
-        ("reproduce all --task sst2", "no --task"),
+        ("reproduce all --task sst2", "all does not take --task"),
         ("train synthetic --profile smoke --publish", "for translation models"),
         ("reproduce language_heads --model smollm", "did you mean smollm2"),
-        ("verify one_head --model ./my-checkpoint", "no folder ./my-checkpoint; give one that"),
-        ("reproduce table1 --model ./my-marian", "no folder ./my-marian; give one that"),
+        (
+            "verify one_head --model ./my-checkpoint",
+            "no folder ./my-checkpoint. Give one that",
+        ),
+        ("reproduce table1 --model ./my-marian", "no folder ./my-marian. Give one that"),
         ("train deen --model prenorm", "of deen 'prenorm': did you mean pre-norm"),
         ("reproduce figure1b --n-examples 5 --set n_examples=6", "given twice"),
         ("reproduce figure1b --set steps=[", "Give NAME=VALUE"),
@@ -117,17 +120,17 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
         (
             "reproduce figure3b --profile smoke --by 'oracle training 2' --set further_seeds=[2]"
             " --set seeds=[1]",
-            "ask for 'oracle leak-free'",
+            "Ask for 'oracle leak-free'",
         ),
         *(
             (f"reproduce {name} --profile smoke --by {part!r}", message)
             for name, part, message in [
                 ("figure1b", "xyzzy", "'xyzzy' is not a training. Give a name such as"),
                 ("figure3b", "importence", "did you mean importance"),
-                ("language_recovery", "xyzzy", "give a name such as 'removed 30%'"),
-                ("figure4", "enc importance", "begin with enc-enc, enc-dec, dec-dec"),
+                ("language_recovery", "xyzzy", "Give a name such as 'removed 30%'"),
+                ("figure4", "enc importance", "Begin with enc-enc, enc-dec, dec-dec"),
                 ("table5", "training 77", "training 77 is not one of the profile's"),
-                ("figure3b", "random training 7", "training 7 is not one of the further ones"),
+                ("figure3b", "random training 7", "training 7 is not one of the further trainings"),
                 ("figure5", "importance", "'importance' is not a training"),
                 ("stability", "importance rescored", "is scored again at each step"),
             ]

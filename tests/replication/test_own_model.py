@@ -119,7 +119,7 @@ def test_the_classes_of_a_classifier_are_found_by_their_names(there):
     torch.testing.assert_close(logits[0][1], logits[0][0])
     torch.testing.assert_close(logits[1][1], logits[1][0].flip(1))
     other = kept_in(there / "other", classifier(id2label={0: "good", 1: "bad"}))
-    with pytest.raises(ValueError, match="tells good, bad apart"):
+    with pytest.raises(ValueError, match="has the classes good, bad, and"):
         load_profile("smoke", model=str(other))
 
 
@@ -172,14 +172,17 @@ ENTRY = "name: tickets\nlabels: [question, complaint]\nfiles: {train: train.csv,
             ENTRY + "columns: {label: kind, text: message}\nprofile: {stepz: 3}\n",
             "'stepz': did you",
         ),
-        ("name: [", "is no YAML"),
-        ("name: tickets\n", "has no files; give a name, files, and one of labels"),
-        ("name: tickets\nfiles: train.csv\n", "does not say what it describes; give"),
-        (f"{ENTRY}languages: [de, en]\n", "does not say what it describes; give"),
-        (ENTRY.replace("labels: [question, complaint]", "languages: [de]"), "give two languages"),
+        ("name: [", "is not valid YAML"),
+        ("name: tickets\n", "has no files. Give a name, files, and one of labels"),
+        ("name: tickets\nfiles: train.csv\n", "does not name one kind of task. Give"),
+        (f"{ENTRY}languages: [de, en]\n", "does not name one kind of task. Give"),
+        (
+            ENTRY.replace("labels: [question, complaint]", "languages: [de]"),
+            "expected two languages",
+        ),
         (
             "name: t\nunit: line\nfiles: {train: train.csv}\n",
-            "has no text for test; a task needs train, test",
+            "has no text for test. Give text for each of train, test",
         ),
     ],
 )

@@ -88,8 +88,8 @@ class Task:
         splits = self.load(data)
         if name not in splits:
             raise ValueError(
-                f"{self.name} has no split {name}, only {', '.join(splits)}: it "
-                "serves as another domain of a task that is fine-tuned on"
+                f"{self.name} has no split {name}, only {', '.join(splits)}: "
+                "models are tested on it and not fine-tuned"
             )
         return splits[name]
 
@@ -170,7 +170,7 @@ class Hub:
             import datasets
         except ImportError as error:
             raise MissingData(
-                "datasets is not installed; run pip install datasets, or give a "
+                "datasets is not installed. Run pip install datasets, or give a "
                 "folder with the text"
             ) from error
         try:
@@ -256,7 +256,7 @@ class Benchmark(Task):
                 ) from error
         root = self._root(data)
         if root is None:
-            raise MissingData(f"no text for {self.name} at hand.\n{self._help()}")
+            raise MissingData(f"no text for {self.name} was found.\n{self._help()}")
         return dict(_from_folder(self, root))
 
     def checksums(self, data: str | None = None) -> dict[str, str]:
@@ -280,7 +280,7 @@ class Benchmark(Task):
             if len(names) < len(layout.names):
                 raise MissingData(f"{root} lacks {', '.join(names)} for {self.name}")
         if data is not None:
-            raise MissingData(f"{root} holds nothing for {self.name}.\n{self._help()}")
+            raise MissingData(f"{root} has no text for {self.name}.\n{self._help()}")
         return None
 
     def _help(self, hub: bool = True) -> str:

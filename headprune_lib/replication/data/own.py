@@ -93,7 +93,7 @@ class _Kind(NamedTuple):
 
 def _read_labelled(folder: Path, entry: dict[str, Any], files: dict[str, list[str]]) -> Splits:
     if any(isinstance(label, bool) for label in entry["labels"]):
-        raise ValueError("put labels such as 'yes' and 'no' between quotes, as YAML asks")
+        raise ValueError("YAML reads labels such as yes as True. Put them between quotes")
     if entry.get("metric", "accuracy") not in get_args(Metric):
         raise ValueError(unknown("metric", entry["metric"], get_args(Metric)))
     columns = {"label": "label", "text": "text", **entry.get("columns", {})}
@@ -102,7 +102,7 @@ def _read_labelled(folder: Path, entry: dict[str, Any], files: dict[str, list[st
 
 def _read_translated(folder: Path, entry: dict[str, Any], files: dict[str, list[str]]) -> Splits:
     if len(entry["languages"]) != 2 or any(len(names) != 2 for names in files.values()):
-        raise ValueError("give two languages and, of each split, two files: text and translation")
+        raise ValueError("expected two languages, and two files a split: text and translation")
     return {
         split: in_hash_order(read_pairs([folder / name for name in names]))
         for split, names in files.items()
@@ -154,7 +154,7 @@ def own_text(data: str | None) -> OwnText | None:
     try:
         entry = yaml.safe_load(file.read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is no YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(f"{file} is not valid YAML: {' '.join(str(error).split())}") from None
     entry = entry if isinstance(entry, dict) else {}
     name = str(entry.get("name"))
     if (text := OWN_TEXTS.get(name)) and (text.folder, text.entry) == (folder, entry):
@@ -166,10 +166,10 @@ def own_text(data: str | None) -> OwnText | None:
         raise ValueError(f"{file}: {unknown('entry', wrong[0], possible)}")
     missing = [each for each in ("name", "files") if not entry.get(each)]
     if missing or len(kinds) != 1 or not entry[kinds[0]]:
-        lacks = f"has no {', no '.join(missing)}" if missing else "does not say what it describes"
+        lacks = f"has no {', no '.join(missing)}" if missing else "does not name one kind of task"
         raise ValueError(
-            f"{file} {lacks}; give a name, files, and one of labels (of a classifier), languages (of a "
-            "translator) and unit (of a language model's passages)"
+            f"{file} {lacks}. Give a name, files, and one of labels (for a classifier), languages "
+            "(for a translator) and unit (for the passages of a language model)"
         )
     _check_name(name, folder, file)
     try:
@@ -188,7 +188,9 @@ def _check_name(name: str, folder: Path, file: Path) -> None:
     is_taken = any(name in kind.register for kind in _KINDS.values())
     mine = name in OWN_TEXTS and OWN_TEXTS[name].folder == folder
     if (is_taken and not mine) or not re.fullmatch(r"[\w-]+", name):
-        raise ValueError(f"{file}: a task cannot be called {name!r}; give another name, of letters")
+        raise ValueError(
+            f"{file}: a task cannot be called {name!r}. Give a free name of letters, digits, _, -"
+        )
 
 
 def _enter(own: OwnText) -> OwnText:
@@ -205,8 +207,8 @@ def _enter(own: OwnText) -> OwnText:
         splits |= split_by_hash(splits.pop("all"), kind.splits)
     if missing := [split for split in kind.splits if not len(splits.get(split, ()))]:
         raise ValueError(
-            f"{own.folder / 'task.yml'} has no text for {', none for '.join(missing)}; a task needs "
-            f"{', '.join(kind.splits)}"
+            f"{own.folder / 'task.yml'} has no text for {', '.join(missing)}. Give text for each "
+            f"of {', '.join(kind.splits)}"
         )
     others = {}
     for split in [split for split in splits if split not in (*kind.splits, "train", "valid")]:

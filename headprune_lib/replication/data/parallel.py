@@ -95,7 +95,7 @@ def read_version(path: Path, version: str) -> dict[Place, str]:
             "SELECT bNumber, cNumber, vNumber, vText FROM bible WHERE bbName = ?", (version,)
         ).fetchall()
     if not rows:
-        raise ValueError(f"{path} holds no verses of a translation {version!r}")
+        raise ValueError(f"{path} has no verses of a translation {version!r}")
     return {(book, chapter, verse): " ".join(text.split()) for book, chapter, verse, text in rows}
 
 
@@ -182,7 +182,7 @@ def _captions() -> Splits:
     """
     files = _caption_files()
     if None in files:
-        raise MissingData(f"no text for multi30k at hand; {_PUT_CAPTIONS}")
+        raise MissingData(f"no text for multi30k was found. {_PUT_CAPTIONS}")
     return dict(_read_captions(files))
 
 
@@ -200,8 +200,8 @@ def _caption_files() -> tuple[tuple[Path, Path] | None, ...]:
 
 
 _PUT_CAPTIONS = (
-    f"put multi30k/{{{','.join(CAPTIONS.values())}}}.{{de,en}}, as they are or compressed (.gz), into "
-    "a folder and name it in HEADPRUNE_DATA"
+    f"Put multi30k/{{{','.join(CAPTIONS.values())}}}.{{de,en}}, as they are or compressed (.gz), "
+    "into a folder and name the folder in HEADPRUNE_DATA"
 )
 
 
@@ -230,7 +230,7 @@ def _own_files(name: str, languages: tuple[str, str], instead: str) -> tuple[Pat
     for path in (root / f"{name}.{side}" for side in languages):
         existing = [each for each in (path, Path(f"{path}.gz")) if each.is_file()]
         if not existing:
-            raise MissingData(f"there is no {path}; {instead}")
+            raise MissingData(f"there is no {path}. {instead}")
         files.append(existing[0])
     return files[0], files[1]
 
@@ -275,7 +275,7 @@ def _set(name: str) -> Texts:
         ValueError: files that are not UTF-8, or not equally long.
     """
     folder = name.partition("/")[0]
-    instead = f"put it there, or leave {folder} out of HEADPRUNE_DATA to have it fetched"
+    instead = f"Put it there, or remove {folder} from HEADPRUNE_DATA to have it fetched"
     if paths := _own_files(name, ("en", "fr"), instead):
         return _read_set(name, *paths)
     pairs = _read_set(name, *_from_sacrebleu(_PUBLIC[name]))
@@ -300,7 +300,7 @@ def _from_sacrebleu(name: str) -> tuple[Path, Path]:
     except (OSError, HTTPException) as error:  # OSError includes most of urllib's errors
         reason, kind = f"{type(error).__name__}: {error}", MissingData
     except SystemExit:  # sacrebleu's way of reporting a wrong checksum
-        reason, kind = f"another file than MD5 {known.md5[0]} came", WrongChecksum
+        reason, kind = f"its MD5 is not {known.md5[0]}", WrongChecksum
     # sacrebleu takes any file that is there for the whole one
     downloaded = [
         path
@@ -309,8 +309,8 @@ def _from_sacrebleu(name: str) -> tuple[Path, Path]:
     ]
     aside = [*map(str, set_aside(*downloaded))]
     raise kind(
-        f"{known.data[0]} cannot be had ({reason}); the same command tries again"
-        + (f". What came was set aside as {', '.join(aside)}" if aside else "")
+        f"{known.data[0]} cannot be fetched ({reason}). Run the same command again"
+        + (f". The download was set aside as {', '.join(aside)}" if aside else "")
     )
 
 

@@ -151,7 +151,7 @@ def read_table(
                 yield where, *(cells[int(column)] for column in places)
         except (UnicodeDecodeError, csv.Error) as error:
             raise ValueError(
-                f"{path}, after line {lines.line_num}: {error}; expected text in UTF-8, its cells "
+                f"{path}, after line {lines.line_num}: {error}. Give text in UTF-8, with cells "
                 f"separated by {between}"
             ) from error
 
@@ -174,7 +174,7 @@ def read_lines(paths: Sequence[Path]) -> list[list[str]]:
         counts = ", ".join(
             f"{path.name} has {len(side)}" for path, side in zip(paths, sides, strict=True)
         )
-        raise ValueError(f"{paths[0].parent}: {counts} lines; expected as many in each")
+        raise ValueError(f"{paths[0].parent}: {counts} lines, expected equally many")
     return sides
 
 

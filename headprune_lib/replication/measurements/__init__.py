@@ -133,7 +133,7 @@ def asked(
     numbers = {option: value for option, value in numbers.items() if value is not None}
     if name == "all":
         if task is not None or parts is not None:
-            raise ValueError("all takes no --task and no --by; name the table or figure")
+            raise ValueError("all does not take --task or --by. Give the name of a table or figure")
         translators = load_profile(profile).translators.values()
         names = {model for models in translators for model in models}
         field = "translation_model" if model in names else "model"
@@ -156,7 +156,7 @@ def asked(
 
 
 def _unused(name: str, option: str) -> str:
-    return f"{name} does not depend on --{option.replace('_', '-')}; leave it out"
+    return f"{name} does not depend on --{option.replace('_', '-')}. Leave it out"
 
 
 def halves_of(name: str) -> tuple[Half, ...]:
@@ -197,7 +197,9 @@ def find_artifact(
         task = task or profile.translation_task
     else:
         if task is not None:
-            raise ValueError(f"{name} has no translation models, and {task} is a task of these")
+            raise ValueError(
+                f"{name} has no translation task {task!r}. Choose any other task with load_profile"
+            )
         if artifact is not None and artifact.task != paper.MAIN:
             profile = _on(profile, name, profile.stand_ins.get(artifact.task, artifact.task))
         task = HALF_OF[half].task(profile)
@@ -221,8 +223,7 @@ def _on(profile: Profile, name: str, task: str) -> Profile:
         return profile
     if "task" in profile.given:
         raise ValueError(
-            f"{name} is about {task}, not {profile.task}; "
-            f"for this task, give figure3b with task={profile.task}"
+            f"{name} is about {task}, not {profile.task}. Use figure3b with task={profile.task}"
         )
     return profile.on(task)
 

@@ -65,8 +65,8 @@ def _of_classifier(context: Context, part: str) -> Measured:
     profile = context.profile
     if not profile.domains:
         raise ValueError(
-            f"{profile.task} has no text of another domain here; figure2b is for "
-            "reviews, sst2, snli and mnli, or give domains of your own"
+            f"{profile.task} has no text of another domain in profile {profile.name}. Use "
+            "reviews, sst2, snli or mnli in profile default, or give domains of your own"
         )
     subject = context.subject(seed_of(part))
     raw = prefixed(f"{profile.task}/", _home(context, part))
@@ -82,7 +82,7 @@ def _of_translator(context: Context, part: str) -> Measured:
     profile = context.profile
     if profile.translation_far == context.task:
         raise ValueError(
-            f"{context.task} has no text of another domain; name its two files as `far` in task.yml"
+            f"{context.task} has no text of another domain. Name its two files as `far` in task.yml"
         )
     subject = context.subject(seed_of(part))
     heads = [head for head in subject.heads if head[0] == "enc-enc"]

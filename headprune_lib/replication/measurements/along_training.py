@@ -200,7 +200,7 @@ def _step_at(steps: int) -> int:
     at = round(C5_REMOVED * steps)
     if not np.isclose(at / steps, C5_REMOVED):
         raise ValueError(
-            f"a curve of {steps} steps has none at {C5_REMOVED:.0%}; give steps 5, 10, 15, ..."
+            f"a curve of {steps} steps has no step at {C5_REMOVED:.0%}. Set steps to 5, 10, 15, ..."
         )
     return at
 

@@ -119,7 +119,7 @@ class Own:
 
 
 def _undeclared() -> dict[str, Any]:
-    raise NotImplementedError("declare what follows from the outcomes, with the decorator summary")
+    raise NotImplementedError("there is no function for the values. Declare one with summary")
 
 
 class Constants(SimpleNamespace):
@@ -236,8 +236,8 @@ def _given(function: Callable[..., Any], *offered: str) -> Callable[..., Any]:
     named = [name.lstrip("_") for name in inspect.signature(function).parameters]
     if unknown := {*named} - {*offered}:
         raise TypeError(
-            f"{function.__qualname__} takes {', '.join(sorted(unknown))}; name some of "
-            f"{', '.join(offered)}"
+            f"{function.__qualname__} has unknown parameters {', '.join(sorted(unknown))}. Use "
+            f"some of {', '.join(offered)}"
         )
 
     def call(*arguments: Any) -> Any:

@@ -258,19 +258,19 @@ def _check_further(profile: Profile, order: str, training: int) -> None:
     """Raises ValueError where the order cannot be measured on a further training."""
     if training not in profile.further_seeds:
         raise ValueError(
-            f"training {training} is not one of the further ones of {profile.task} with "
-            f"{profile.model}, {profile.further_seeds or 'of which there are none'}; for a result "
-            f"of your own, give seed={training} (--seed {training}) in place of a part's name"
+            f"training {training} is not one of the further trainings of {profile.task} with "
+            f"{profile.model} ({profile.further_seeds or 'there are none'}). Give seed={training} "
+            f"(--seed {training}) instead of a part's name for a result of your own"
         )
     if len(profile.seeds) > 1:
         raise ValueError(
-            f"fine-tunings {profile.seeds} are measured in one part here, where only importance "
-            f"has them all; training {training} can be one of its own beside a single other"
+            f"training {training} cannot be a part of its own where importance is measured on "
+            f"several fine-tunings, {profile.seeds}. Give a single one (seeds=[{profile.seed}])"
         )
     if order == "oracle":
         raise ValueError(
-            "the one-by-one order of the test set is that of one_head, which is measured on the "
-            f"first training; on training {training}, ask for {ONE_BY_ONE!r}"
+            "the one-by-one order of the test set comes from one_head, which is measured on the "
+            f"first training only. Ask for {ONE_BY_ONE!r} on training {training}"
         )
 
 
@@ -285,7 +285,7 @@ def _kind_parts(profile: Profile, task: str) -> tuple[str, ...]:
 def _own_of_kind(profile: Profile, half: Half, part: str) -> Own:
     named = parse_part(part, "kind")
     if named.kind is None:
-        raise ValueError(f"{part!r} names no kind of attention; begin with {', '.join(KINDS)}")
+        raise ValueError(f"{part!r} has no kind of attention. Begin with {', '.join(KINDS)}")
     draws = {"draws": n_random(half, profile)} if named.order == RANDOM else {}
     values = {"order": part, **draws, **own_of_order(half, named.order)}
     return Own(values, None if named.training is None else (named.training,))

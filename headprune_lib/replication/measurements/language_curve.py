@@ -103,7 +103,7 @@ def share_in(part: str) -> float:
     """
     named = parse_part(part, "share")
     if named.order != "removed" or named.share is None or named.share > 1 or named.way:
-        raise ValueError(f"no part is called {part!r}; give a name such as 'removed 30%'")
+        raise ValueError(f"no part is called {part!r}. Give a name such as 'removed 30%'")
     return named.share
 
 

@@ -392,9 +392,7 @@ class Request(NamedTuple):
                 continue
             # refuses a name that is no order's; a measurement that reads no names returns the same
             if measurement.own(profile, half, name) == measurement.own(profile, half, usual[0]):
-                raise ValueError(
-                    f"{measurement.name} has no parts such as {name!r}; leave out --by"
-                )
+                raise ValueError(f"{measurement.name} has no part {name!r}. Leave out --by")
             if half == "translation" and (match := re.search(r"(?:^| )training (\d+)$", name)):
                 profile.check_training(task, int(match[1]))
 
@@ -657,11 +655,11 @@ def check_weights(request: Request, name: str, part: Part) -> None:
         command = request.command(None if name in usual else [*usual, name])
         if path.parent == models_root():
             raise OtherWeights(
-                f"{message}: put the committed file back (`git checkout`), or measure again with: "
+                f"{message}. Put the committed file back (`git checkout`), or measure again with: "
                 f"{command}"
             )
         warnings.warn(
-            f"{message}: two trainings by one recipe, which another machine does not end with the "
-            f"same weights. To measure the one at hand: {command}",
+            f"{message}: trainings by one recipe end with different weights on different machines. "
+            f"Measure the weights at hand with: {command}",
             stacklevel=2,
         )

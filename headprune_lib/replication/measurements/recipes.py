@@ -40,10 +40,10 @@ def read_name(name: str) -> Candidate:
         candidate = Candidate(epochs=int(epochs), learning_rate=float(rate), batch_size=int(size))
     except ValueError as error:
         raise ValueError(
-            f"{name!r} is no recipe: give one as '10 epochs 0.0001 batch 32'"
+            f"{name!r} is not a recipe. Give one such as '10 epochs 0.0001 batch 32'"
         ) from error
     if name_of(candidate) != name:
-        raise ValueError(f"{name!r} is no recipe: write it as {name_of(candidate)!r}")
+        raise ValueError(f"{name!r} is not a recipe's name. Write it as {name_of(candidate)!r}")
     return candidate
 
 

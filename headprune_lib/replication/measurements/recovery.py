@@ -71,7 +71,7 @@ def read_part(name: str) -> Asked:
     named = parse_part(name, "share")
     if named.share is None or named.share > 1 or named.way not in WAYS or not named.order:
         raise ValueError(
-            f"{name!r} is no part of recovery: give an order, a share and a way of training, as "
+            f"{name!r} is not a part of recovery. Give an order, a share and a way of training: "
             f"{name_of('importance', 0.4, WAYS[0])!r} or {name_of('random', 0.2, WAYS[1])!r}"
         )
     return named.order, named.share, named.way

@@ -62,7 +62,7 @@ def scored_once(order: str) -> NamedOrder:
     """
     named = read_name(order)
     if named.rescored:
-        raise ValueError(f"{order!r} is scored again at each step; give a criterion scored once")
+        raise ValueError(f"{order!r} is scored again at each step. Give a criterion scored once")
     return named
 
 

@@ -150,8 +150,8 @@ def _timed(
     """
     if profile.lacks_gpu:
         raise ValueError(
-            f"speed on {profile.device} needs a GPU, and this machine has none; "
-            "measure it on one that has"
+            f"speed on {profile.device} needs a GPU, and this machine has none. "
+            "Measure it on a machine with a GPU"
         )
     for model in pair.values():
         model.to(profile.device)

@@ -196,7 +196,7 @@ def finetune(profile: Profile, seed: int) -> torch.nn.Module:
     """
     if BASES[profile.model].tuned:
         raise ValueError(
-            f"{profile.model} is fine-tuned already; give the model that it was made of"
+            f"{profile.model} is fine-tuned already. Give the model that it was fine-tuned from"
         )
     model = new_classifier(profile.model, TASKS[profile.task].labels, seed, "eager")
     _freeze(profile, model)
@@ -314,8 +314,8 @@ def with_classes_at(model: torch.nn.Module, places: Sequence[int]) -> torch.nn.M
             weights.copy_(weights[[*places]])
         if not torch.allclose(model(input_ids=ids).logits, before[:, [*places]], atol=1e-5):
             raise ValueError(
-                f"the classes of {type(model).__name__} cannot be put into the task's order; describe "
-                "the task with the model's classes, in their order, in a task.yml"
+                f"the classes of {type(model).__name__} cannot be put into the task's order. "
+                "Describe the task with the model's classes, in the model's order, in a task.yml"
             )
     return model
 

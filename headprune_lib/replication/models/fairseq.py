@@ -49,7 +49,7 @@ def _check_fairseq() -> None:
     """Raises FileNotFoundError if fairseq is not installed."""
     if find_spec("fairseq") is None:
         raise FileNotFoundError(
-            "fairseq is not installed: pip install -c constraints.txt -e '.[fairseq]', then "
+            "fairseq is not installed. Run pip install -c constraints.txt -e '.[fairseq]', then "
             "pip install -c constraints.txt --no-deps --no-build-isolation fairseq-fixed"
         )
 
@@ -117,7 +117,7 @@ def _preprocess(text: Path, target: Path) -> None:
     )
     if done.returncode:
         raise ChildProcessError(
-            f"fairseq-preprocess ended with {done.returncode}:\n{done.stderr[-2000:]}"
+            f"fairseq-preprocess failed with exit status {done.returncode}:\n{done.stderr[-2000:]}"
         )
 
 
@@ -145,8 +145,7 @@ def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
     train = sorted(data.glob("train.*-*.*.bin"))
     if len(dictionaries) != 2 or not train:
         raise FileNotFoundError(
-            f"{data} holds no data that fairseq-preprocess wrote: expected two "
-            "dict.*.txt and train.*.bin"
+            f"{data} has no data from fairseq-preprocess: expected two dict.*.txt and train.*.bin"
         )
     _check_fairseq()
     checkpoints = out / _CHECKPOINTS
@@ -154,7 +153,7 @@ def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
     done = subprocess.run([*command, *extra], check=False)
     if done.returncode:
         raise ChildProcessError(
-            f"fairseq-train ended with {done.returncode}; its messages are above"
+            f"fairseq-train failed with exit status {done.returncode}: see its messages above"
         )
     source, target = train[0].name.split(".")[1].split("-")
     pair = [data / f"dict.{language}.txt" for language in (source, target)]
@@ -193,7 +192,7 @@ def train_by_fairseq(
     stored = stored_by_fairseq(folder)
     if stored not in (None, described):
         raise ValueError(
-            f"{folder} is of a training by another recipe: move it away, or train anew with "
+            f"{folder} has a training by another recipe. Move it away, or train again with "
             "--retrain"
         )
     if (folder / _CURVE).is_file():

@@ -68,7 +68,7 @@ def marks_of(model: PreTrainedModel) -> Marks:
     marks = Marks(config.pad_token_id, config.eos_token_id, config.decoder_start_token_id)
     if None in marks:
         raise ValueError(
-            f"{type(model).__name__}'s configuration names {marks}; set pad_token_id, "
+            f"{type(model).__name__}'s configuration lacks one of {marks}. Set pad_token_id, "
             "eos_token_id and decoder_start_token_id"
         )
     return marks

@@ -126,8 +126,8 @@ class Base:
             return [*range(len(wanted))]
         if sorted(classes) != sorted(wanted):
             raise ValueError(
-                f"{self.name} tells {', '.join(self.classes)} apart, and the task "
-                f"{', '.join(labels)}; describe the task with the model's classes in a task.yml"
+                f"{self.name} has the classes {', '.join(self.classes)}, and the task has "
+                f"{', '.join(labels)}. Describe the task with the model's classes in a task.yml"
             )
         return [classes.index(label) for label in wanted]
 
@@ -162,13 +162,14 @@ def _from_hub(repository: str, revision: str = "") -> Path:
         )
     except (GatedRepoError, RepositoryNotFoundError) as error:
         raise MissingData(
-            f"{repository} of the Hugging Face Hub is not given to you "
-            f"({type(error).__name__}: {one_line(error)}); `hf auth login` as who may read it"
+            f"{repository} of the Hugging Face Hub cannot be read "
+            f"({type(error).__name__}: {one_line(error)}). Correct the name, or run `hf auth "
+            "login` with an account that may read it"
         ) from error
     except Exception as error:  # network, proxy: each layer raises its own
         raise MissingData(
             f"{repository} of the Hugging Face Hub cannot be fetched "
-            f"({type(error).__name__}: {one_line(error)}); the same command goes on where it broke off"
+            f"({type(error).__name__}: {one_line(error)}). Run the same command again to resume"
         ) from error
     weights = folder / _WEIGHTS
     if not weights.is_file():
@@ -206,7 +207,7 @@ def _fetched(base: Base, target: Path) -> Path:
         path = target / Path(source.path).name
         if not path.is_file() or file_sha256(path) != source.sha256:
             raise WrongChecksum(
-                f"{path} is missing or not the registered file; delete {target} to fetch it again"
+                f"{path} is missing or not the registered file. Delete {target} to fetch it again"
             )
     return target
 
@@ -370,11 +371,11 @@ def own_model(given: str, known: dict[str, Base]) -> str:
     else:
         refuse_missing(given)
         raise ValueError(
-            f"{unknown('model', given, known)}, or a folder that save_pretrained wrote"
+            f"{unknown('model', given, known)}. Give one, or a folder that save_pretrained wrote"
         )
     if known.setdefault(base.name, base) != base:
         raise ValueError(
-            f"another model is called {base.name}; give the folder {given} another name"
+            f"another model is called {base.name}. Save {given} in a folder of another name"
         )
     return base.name
 
@@ -382,7 +383,7 @@ def own_model(given: str, known: dict[str, Base]) -> str:
 def refuse_missing(model: str) -> None:
     """Raises ValueError for a model given by a path that does not exist."""
     if "/" in model and not absolute(model).exists():
-        raise ValueError(f"no folder {model}; give one that save_pretrained wrote, or a name")
+        raise ValueError(f"no folder {model}. Give one that save_pretrained wrote, or a name")
 
 
 def check_model_folder(folder: Path) -> None:
@@ -390,15 +391,15 @@ def check_model_folder(folder: Path) -> None:
     needed = ("config.json", _WEIGHTS, "tokenizer_config.json")
     if missing := [name for name in needed if not (folder / name).is_file()]:
         raise ValueError(
-            f"{folder} has no {', no '.join(missing)}; write the model and its tokenizer there with "
-            "save_pretrained of transformers"
+            f"{folder} has no {', no '.join(missing)}. Write the model and its tokenizer there "
+            "with save_pretrained of transformers"
         )
 
 
 def check_installed(package: str) -> None:
     """Raises ValueError if a package of the extra ``language`` is missing."""
     if find_spec(package) is None:
-        raise ValueError(f"{package} is not installed: pip install 'headprune[language]'")
+        raise ValueError(f"{package} is not installed. Run pip install 'headprune[language]'")
 
 
 def load_tokenizer(base: str):

@@ -271,7 +271,7 @@ def adapted(
 
     wanted = [name for name in targets if model.get_parameter(f"{name}.weight").numel()]
     if not wanted:
-        raise ValueError("no layer with weights is named: name the linear layers to adapt")
+        raise ValueError("no layer with weights is named. Name the linear layers to adapt")
     with warnings.catch_warnings():  # peft uses a name that transformers has since changed
         warnings.simplefilter("ignore", FutureWarning)
         return peft.get_peft_model(

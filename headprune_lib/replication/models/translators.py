@@ -216,11 +216,11 @@ class Translator:
         longest = self.model.config.max_position_embeddings
         for number, (text, row) in enumerate(zip(texts, rows, strict=True), 1):
             if not text.strip():
-                raise ValueError(f"line {number} is empty: give a sentence, or leave the line out")
+                raise ValueError(f"line {number} is empty. Give a sentence, or leave the line out")
             if len(row) > longest:
                 raise ValueError(
-                    f"line {number} has {len(row)} pieces, the model has positions "
-                    f"for {longest}: split it ({text[:40]!r}...)"
+                    f"line {number} has {len(row)} tokens, and the model has positions "
+                    f"for {longest}. Split it ({text[:40]!r}...)"
                 )
         return rows
 
@@ -405,7 +405,7 @@ def train(
     """
     recipe, folder = profile.translator(task, model), training_folder(task, seed, model)
     if isinstance(recipe, Published):
-        raise ValueError(f"the model of {task} is a published one: nothing is to be trained")
+        raise ValueError(f"the model of {task} is a published one and is not trained here")
     wanted = full_recipe(task, recipe, seed)
     with locked(folder):  # a second process waits, and then uses the first one's weights
         if retrain and folder.exists():
@@ -416,8 +416,8 @@ def train(
         for path in sorted(kept):
             if stored_recipe(path) != wanted:
                 raise ValueError(
-                    f"{path} is of a training by another recipe, or damaged: move "
-                    f"{folder} away, or train anew with --retrain"
+                    f"{path} comes from a training by another recipe, or is damaged. Move "
+                    f"{folder} away, or train again with --retrain"
                 )
         if not ((curve := read_curve(folder)) and finished(curve, recipe)):
             title = f"train {task}, {model}, seed {seed}"
@@ -559,7 +559,7 @@ def load_translator(
     final, folder = epoch is None and update is None, training_folder(task, seed, model)
     if isinstance(recipe, Published):
         if not final:
-            raise ValueError(f"of the published model of {task} there are final weights alone")
+            raise ValueError(f"the published model of {task} has final weights only")
         path = fairseq.checkpoint_of(recipe)
         if recipe.folder:
             return _load_own(task, recipe.folder, path, kernel, device)
@@ -568,7 +568,7 @@ def load_translator(
         train(profile, task, seed, model=model)
         path = _weights(task, seed, model, recipe, epoch)
         if update is not None or not path.is_file():
-            raise ValueError(f"fairseq kept weights after epochs 1 to {recipe.epochs} alone")
+            raise ValueError(f"fairseq stored weights after epochs 1 to {recipe.epochs} only")
         *pieces, curve = fairseq.load_by_fairseq(device, recipe, path, kernel)
     else:
         path = _weights(task, seed, model, recipe, epoch, update)
@@ -605,21 +605,21 @@ def _load_ours(
         what = path.stem.partition("-")[0]
         stored = sorted(each.stem for each in path.parent.glob(f"{what}-*.safetensors"))
         raise ValueError(
-            f"no weights of {path.stem.replace('-', ' ')} in {path.parent}; there are {stored}"
+            f"no weights of {path.stem.replace('-', ' ')} are in {path.parent}, only of {stored}"
         )
     tensors = read_weights(path, described)
     if tensors is None:
         raise ValueError(
-            f"{path} cannot be used and was set aside; put the committed file "
-            f"back, or train again with `headprune train {task} --retrain`"
+            f"{path} cannot be used and was set aside. Put the committed file back, or train again "
+            f"with `headprune train {task} --retrain` and the same --model and --seed"
         )
     vocabulary, curve = _beside(path)
     network, pieces = new_model(recipe.shape, 0, kernel), read_pieces(vocabulary)
     load_trained(network, tensors, str(recipe.shape), whole=True)  # positions are not stored
     if pieces.vocabulary.get_piece_size() != network.config.vocab_size:
         raise ValueError(
-            f"{vocabulary} has {pieces.vocabulary.get_piece_size()} pieces, the weights in "
-            f"{path} are for {network.config.vocab_size}: not of one training"
+            f"{vocabulary} has {pieces.vocabulary.get_piece_size()} pieces, and the weights in "
+            f"{path} are for {network.config.vocab_size}: they are not from one training"
         )
     return Translator(task, network.to(device), pieces, sha256_of(path), _curve_in(curve))
 
@@ -690,7 +690,7 @@ def publish(profile: Profile, task: str, seed: int, model: str = POST_NORM) -> l
     """
     recipe = profile.translator(task, model)
     if not isinstance(recipe, Recipe):
-        raise ValueError(f"{task}, {model} is trained by others: it is kept in the cache alone")
+        raise ValueError(f"{model} of {task} can only be stored in the cache. Leave out --publish")
     folder = train(profile, task, seed, model=model)
     target, weights = _committed(task, model, seed), final_weights(folder, task, recipe, seed)
     files = dict(zip((target, *_beside(target)), (weights, *_beside(weights)), strict=True))
@@ -752,13 +752,13 @@ def retrained(
         ValueError: the model was not trained by our own trainer, or another way is asked for.
     """
     if way != "all weights":
-        raise ValueError(f"translators are trained again by 'all weights' alone, not {way!r}")
+        raise ValueError(f"translators are trained again by 'all weights' only, not by {way!r}")
     profile, task, translator = subject.profile, subject.task, subject.translator
     name = profile.model_of(task)
     recipe = profile.translator(task, name)
     if not isinstance(recipe, Recipe):
         raise ValueError(
-            f"the model of {task}, {name} is trained by others; give one that is trained here"
+            f"{name} of {task} was not trained by headprune's own trainer. Give a model that was"
         )
     signature = [recipe_of(profile), translator.weights_sha256, heads, profile.device_here]
     folder = training.checkpoint_folder(f"{task}.{name}-again", signature)

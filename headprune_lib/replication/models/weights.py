@@ -79,9 +79,7 @@ def read_weights(path: Path, recipe: dict) -> dict[str, torch.Tensor] | None:
             return {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, OSError) as error:
         aside = ", ".join(file_aside.name for file_aside in set_aside(path))
-        warnings.warn(
-            f"{path} cannot be used ({error}); set aside as {aside}, trained again", stacklevel=2
-        )
+        warnings.warn(f"{path} cannot be used ({error}) and was set aside as {aside}", stacklevel=2)
         return None
 
 
@@ -118,7 +116,8 @@ def stored_recipe(path: Path) -> dict | None:
             return _recipe_in(file)
     except (SafetensorError, ValueError, OSError) as error:
         warnings.warn(
-            f"{path} is damaged ({error}) and is not used; restore it with git", stacklevel=2
+            f"{path} is damaged ({error}) and not used. If committed, restore it with git",
+            stacklevel=2,
         )
         return None
 
@@ -148,7 +147,7 @@ def check_worker_has(path: Path | None, sha256: str) -> None:
     if digest != sha256:
         raise FileNotFoundError(
             f"{socket.gethostname()} has {'other' if digest else 'no'} weights"
-            f"{'' if path is None else f' at {path}'}, expected SHA-256 {sha256[:12]}…: a worker needs "
-            "the folders of the machine that asks; give it the same HEADPRUNE_CACHE and "
-            "HEADPRUNE_MODELS on a shared file system"
+            f"{'' if path is None else f' at {path}'}, expected SHA-256 {sha256[:12]}…. Give the "
+            "worker the same HEADPRUNE_CACHE and HEADPRUNE_MODELS, on a shared file system, as the "
+            "machine that asks"
         )

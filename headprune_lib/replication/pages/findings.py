@@ -47,7 +47,7 @@ def shown_curve() -> Result:
     """
     if (curve := pick(collect(measurements.found("figure3b")), _MODEL, _TASK)) is None:
         raise FileNotFoundError(
-            f"no stored pruning curve of {_MODEL} on {_TASK}; measure it with: "
+            f"no pruning curve of {_MODEL} on {_TASK} is stored. Measure it with: "
             "headprune reproduce figure3b"
         )
     return curve
@@ -94,7 +94,7 @@ def write_findings() -> list[Path]:
     _, end, after = rest.partition(END)
     if not (start and end):
         raise ValueError(
-            f"{readme} lacks the marks {START} and {END}; put them where the text goes"
+            f"{readme} lacks the marks {START} and {END}. Put them where the findings belong"
         )
     curve = shown_curve()
     with style():

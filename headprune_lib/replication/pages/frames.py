@@ -134,9 +134,9 @@ def prunable_at(
     """
     prunable = values["prunable"]
     if order not in prunable:
-        raise KeyError(f"order {order!r} was not measured; there are {', '.join(prunable)}")
+        raise KeyError(f"order {order!r} was not measured. Use one of {', '.join(prunable)}")
     if (key := tolerance_key(tolerance)) not in prunable[order]:
-        raise KeyError(f"no share at a loss of {key}; there are {', '.join(prunable[order])}")
+        raise KeyError(f"no share at a loss of {key}. Use one of {', '.join(prunable[order])}")
     return prunable[order][key]
 
 

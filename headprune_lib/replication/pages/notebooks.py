@@ -98,7 +98,7 @@ def parse_value(text: str) -> Any:
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
-        raise ValueError(f"{text!r} cannot be read; give a number, a word or a YAML list") from None
+        raise ValueError(f"{text!r} cannot be read. Give a number, a word or a YAML list") from None
     if isinstance(value, str):
         try:  # YAML 1.1 takes 1e-3 for a word
             return float(value)

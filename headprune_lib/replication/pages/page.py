@@ -64,7 +64,7 @@ def read_parameters(parameters: Mapping[str, Any]) -> Profile:
     values["n_headline"] = values.get("n_verses")
     try:
         if not isinstance(fresh, bool):
-            raise ValueError(f"fresh is {fresh!r}; give True or False")
+            raise ValueError(f"fresh is {fresh!r}. Give True or False")
         settings = load_profile(parameters["profile"], **values)
         check_here(settings)
     except ValueError as error:

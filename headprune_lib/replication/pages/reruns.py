@@ -136,7 +136,7 @@ def open_copy(notebook: Path, folder: Path) -> tuple[Path, list[str]]:
     """
     program = next((name for name in ("jupyterlab", "notebook") if find_spec(name)), None)
     if program is None:
-        raise ValueError("neither jupyterlab nor notebook is installed: pip install jupyterlab")
+        raise ValueError("neither jupyterlab nor notebook is installed. Run pip install jupyterlab")
     copy = folder / notebook.name
     if not copy.exists():
         opened = nbformat.read(notebook, as_version=4)

@@ -375,12 +375,12 @@ def missing(result: Result, run: dict[str, Any], profile: Profile) -> str:
     if (digest := sha256_of(path)) == run["weights_sha256"]:
         return ""
     message = (
-        f"{path} has SHA-256 {digest}, {result.measurement} of {setting(result)} was measured "
+        f"{path} has SHA-256 {digest}, and {result.measurement} of {setting(result)} was measured "
         f"on {run['weights_sha256']}"
     )
     if path.parent == models_root():
         raise OtherWeights(message)
-    return f"{message}, which is not committed"
+    return f"{message}. Those weights are not committed"
 
 
 # --- measuring again ------------------------------------------------------------------------------

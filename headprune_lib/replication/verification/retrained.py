@@ -108,8 +108,8 @@ def verify(
     result = store.load(key, results_folder(profile), command)
     if result.measurement not in COMPARABLE:
         raise ValueError(
-            f"{result.measurement} holds nothing that another training must have alike; what can "
-            f"be verified: {', '.join(sorted(COMPARABLE))}"
+            f"{result.measurement} cannot be verified: another training need not repeat any of it. "
+            f"Use one of {', '.join(sorted(COMPARABLE))}"
         )
     _check_signature(result, request, command)
     run = next(iter(result.parts.values())).runs[0]
@@ -138,7 +138,7 @@ def _check_signature(result: Result, request: Request, command: str) -> None:
             other = sorted(what for what in wanted if part.signature.get(what) != wanted[what])
             raise ValueError(
                 f"part {name} of {'/'.join(result.key)} was measured with another "
-                f"{' and '.join(set(other) - {'digest'})} than would be used now; measure it "
+                f"{' and '.join(set(other) - {'digest'})} than would be used now. Measure it "
                 f"again with: {command}"
             )
 

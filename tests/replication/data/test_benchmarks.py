@@ -127,7 +127,7 @@ def test_the_hub_and_a_folder_give_the_same_examples(tmp_path, elsewhere, monkey
     folder = write(tmp_path / "files", CASES["cola"])
     assert cola.load("hub") == cola.load(folder)
     assert cola.checksums("hub") == cola.checksums(folder)
-    with pytest.raises(MissingData, match="no text for cola at hand"):
+    with pytest.raises(MissingData, match="no text for cola was found"):
         cola.load()  # the Hub is read where it is asked for
 
 

@@ -35,7 +35,7 @@ def test_a_download_that_breaks_off_goes_on(server, plain, monkeypatch):
     monkeypatch.setattr(fetch, "CHUNK", 16)  # the archive is small; what is written is kept
     server.cuts[WMT] = 2
     for _ in range(2):
-        with pytest.raises(MissingData, match="goes on where it broke off"):
+        with pytest.raises(MissingData, match="Run the same command again to resume"):
             plain.folder()
     folder = plain.folder()
     started = [int(asked[6:-1]) for asked in server.ranges[1:]]
@@ -59,7 +59,7 @@ def test_a_first_download_that_is_no_archive_is_set_aside_and_not_noted(server, 
     served = server.folder / "models" / "fair" / "wmt14" / WMT
     whole = served.read_bytes()
     served.write_bytes(first(whole))
-    with pytest.raises(WrongChecksum, match=r"is no whole archive.*set aside as .*damaged-1"):
+    with pytest.raises(WrongChecksum, match=r"is not a complete archive.*set aside as .*damaged-1"):
         plain.folder()
     assert noted(plain.url) is None and not plain.here
     served.write_bytes(whole)
@@ -69,7 +69,7 @@ def test_a_first_download_that_is_no_archive_is_set_aside_and_not_noted(server, 
 @slow
 def test_an_archive_of_something_else_is_set_aside(server):
     archive = pack(server, {"model.pt": b"x"})
-    with pytest.raises(WrongChecksum, match=r"holds no dict.en.txt, .*bpecodes.*set aside as"):
+    with pytest.raises(WrongChecksum, match=r"lacks dict.en.txt, .*bpecodes.*set aside as"):
         archive.folder()
     assert noted(archive.url) is None
 

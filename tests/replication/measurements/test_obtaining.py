@@ -313,7 +313,7 @@ def test_other_committed_weights_are_an_error_until_all_parts_are_measured(
     measurements.get("one_head", smoke)
     measurements.get("pruning_curve", smoke, parts=every)
     path = other(committed=True)
-    with pytest.raises(OtherWeights, match="measured on .* put the committed file back") as caught:
+    with pytest.raises(OtherWeights, match="measured on .* Put the committed file back") as caught:
         measurements.get("one_head", smoke)
     assert str(path) in str(caught.value) and sha256_of(path) in str(caught.value)
     fresh = measurements.get("one_head", smoke, fresh=True)

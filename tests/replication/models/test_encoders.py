@@ -147,7 +147,7 @@ def test_committed_weights_of_another_recipe_are_left_alone(profile, tmp_path):
     others = [weights_path("tiny", {**wanted, "epochs": epochs}) for epochs in (7, 8)]
     assert {one.parent for one in others} == {tmp_path / "models"} and others[0] != others[1]
     committed.write_bytes(b"cut short")
-    with pytest.warns(UserWarning, match="is damaged .* restore it with git"):
+    with pytest.warns(UserWarning, match="is damaged .* If committed, restore it with git"):
         assert weights_path("tiny", wanted).parent == tmp_path / "models"
     with pytest.raises(ValueError, match="do not fit tiny: classifier.weight has shape"):
         with_weights("synthetic", "tiny", 1, {"classifier.weight": torch.ones(9, 9)}, "sdpa")

@@ -102,7 +102,7 @@ def test_a_training_of_another_recipe_is_not_mixed_in(smoke):
     recipes[POST] = dataclasses.replace(recipes[POST], shape=wide)
     recipes[PRE] = dataclasses.replace(recipes[PRE], precision="bfloat16 autocast")
     other = dataclasses.replace(smoke, translation={"toy": recipes})
-    with pytest.raises(ValueError, match="is of a training by another recipe"):
+    with pytest.raises(ValueError, match="comes from a training by another recipe"):
         train(other, "toy", 1, model=PRE)
     path = training_folder("toy", 1) / "epoch-01.safetensors"
     before = path.read_bytes()
@@ -115,7 +115,7 @@ def test_a_training_of_another_recipe_is_not_mixed_in(smoke):
 
 
 def test_what_cannot_be_translated_is_refused(smoke):
-    for text, message in ((["ba", " "], "line 2 is empty"), (["ba de " * 400], "split it")):
+    for text, message in ((["ba", " "], "line 2 is empty"), (["ba de " * 400], "Split it")):
         with pytest.raises(ValueError, match=message):
             load_translator(smoke, "toy").translate(text)
 

@@ -65,7 +65,7 @@ def test_parameters_reach_the_profile():
     ("parameters", "message"),
     [
         ({"profile": "smok"}, "unknown profile 'smok': did you mean smoke"),
-        ({"fresh": "yes"}, "fresh is 'yes'; give True or False"),
+        ({"fresh": "yes"}, r"fresh is 'yes'\. Give True or False"),
         ({"device": "cuda:99"}, "cuda:99"),
     ],
 )

@@ -108,7 +108,9 @@ def test_each_training_is_held_against_its_own_part(smoke, tmp_path):
     assert not all(one.agrees for one in found_again(result, pre, tmp_path, n_texts=9))
     for part in result.parts.values():
         part.runs = [{**run, "weights_sha256": "0" * 64} for run in part.runs]
-    with pytest.raises(NotAtHand, match=f"was measured on {'0' * 64}, which is not committed"):
+    with pytest.raises(
+        NotAtHand, match=rf"was measured on {'0' * 64}\. Those weights are not committed"
+    ):
         found_again(result, pre, tmp_path)
 
 

@@ -42,7 +42,7 @@ def answer(verdicts: Iterable[Verdict]) -> str:
     verdicts = list(verdicts)
     rows = [row for verdict in verdicts for row in verdict.counted]
     if not rows:
-        raise ValueError("no result counts; measure some before there is an answer")
+        raise ValueError("no result counts, so there is no answer. Measure some that count")
     parts = []
     for half, models in _MODELS.items():
         numbers = Counter(row.word for row in rows if row.half == half)
