@@ -247,13 +247,7 @@ def dask_setup(_worker: Any) -> None:
 
 @contextmanager
 def local_processes(n: int) -> Iterator[Cluster]:
-    """A cluster of ``n`` one-thread processes on this machine; one that dies is restarted.
-
-    Raises:
-        ValueError: fewer than one.
-    """
-    if n < 1:
-        raise ValueError(f"--workers is {n}. Give at least 1")
+    """A cluster of ``n`` one-thread processes on this machine; one that dies is restarted."""
     quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL + 1, "preload": __name__}
     with (
         dask.config.set(_KEEPS_MEMORY),

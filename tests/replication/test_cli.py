@@ -106,7 +106,10 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
         ("reproduce figure1b --set steps=[", "Give NAME=VALUE"),
         ("reproduce figure1b --set stepps=3", "unknown parameter 'stepps': did you mean"),
         ("reproduce figure1b --set steps=0", "steps is 0. Give at least 1"),
-        ("reproduce figure1b --workers 0", "--workers is 0. Give at least 1"),
+        (
+            "reproduce figure1b --workers 0",
+            "'--workers': Input should be greater than or equal to 1",
+        ),
         ("reproduce figure1b --workers 1 --scheduler tcp://x:1", "--scheduler both given"),
         ("reproduce table1 --n-examples 5", "does not depend on --n-examples"),
         ("reproduce figure1b --device cdua", "unknown device 'cdua': did you mean cuda"),

@@ -35,7 +35,7 @@ Data = Annotated[
 WHERE = "Where it runs"
 Workers = Annotated[
     int | None,
-    typer.Option(help="Measure in this many one-thread processes.", rich_help_panel=WHERE),
+    typer.Option(min=1, help="Measure in this many one-thread processes.", rich_help_panel=WHERE),
 ]
 Scheduler = Annotated[
     str | None,
