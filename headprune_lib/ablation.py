@@ -154,7 +154,9 @@ def _for_one_batch(model: nn.Module, batch: Batch, device: Device) -> Iterator[B
 def _logits(outputs: Any, _batch: Batch) -> Logits:
     logits = getattr(outputs, "logits", None)
     if not isinstance(logits, Tensor):
-        raise ValueError(f"{type(outputs).__name__} has no logits; give reduce=(outputs, batch)")
+        raise ValueError(
+            f"{type(outputs).__name__} has no logits. Give reduce, a function of (outputs, batch)"
+        )
     return logits
 
 
@@ -176,8 +178,8 @@ def _ablate_batch(
         n_heads = sum(len(block.kept_heads) for block in blocks)
         if reduce is None and (needed := uncut.nbytes * n_heads) > _MOST_BYTES:
             raise ValueError(
-                f"the logits of this batch under {n_heads} cuts take {needed / 2**30:.1f} GiB: give "
-                "a reduce such as headprune_lib.losses.default_loss(model), or smaller batches"
+                f"the logits of this batch under {n_heads} masks take {needed / 2**30:.1f} GiB. "
+                "Give reduce=headprune_lib.losses.default_loss(model), or smaller batches"
             )
         if all(map(whole.can_be_reused, blocks)):
             for block in blocks:

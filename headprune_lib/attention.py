@@ -60,7 +60,7 @@ def recorded_weights(
     kernel = getattr(config, "_attn_implementation", "eager")
     if kernel != "eager":
         raise ValueError(
-            f"attention weights are wanted, and the kernel {kernel!r} makes none: load the model "
+            f"attention weights are needed, and the kernel {kernel!r} makes none. Load the model "
             'with attn_implementation="eager", or call model.set_attn_implementation("eager")'
         )
     recorded: list[list[Recorded]] = [[] for _ in blocks]
@@ -110,7 +110,7 @@ def _recording(records: list[Recorded], block: AttentionLayer) -> Callable[..., 
         weights = [x for x in outputs if isinstance(x, Tensor) and x.ndim == 4]
         if not weights:
             raise ValueError(
-                f"{block.path} returns no attention weights; take a criterion that reads none"
+                f"{block.path} returns no attention weights. Use a criterion that reads none"
             )
         values, states = weights[-1].detach(), outputs[0]
         others = states.ndim == 3 and values.shape[2] not in states.shape[:2]
@@ -118,7 +118,7 @@ def _recording(records: list[Recorded], block: AttentionLayer) -> Callable[..., 
             raise ValueError(
                 f"{block.path} returns weights of shape {tuple(values.shape)} for states of shape "
                 f"{tuple(states.shape)} and {len(block.kept_heads)} heads, not (example, head, "
-                "query, key), as local attention does; take a criterion that reads no weights"
+                "query, key): it may be local attention. Use a criterion that reads no weights"
             )
         names = inspect.signature(module.forward).parameters
         named = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -174,8 +174,8 @@ def _visible(
             visible = visible & real.unsqueeze(across)
         elif real is not None and not real.all():
             raise ValueError(
-                f"{block.path} has {n_queries} queries and {n_keys} keys in {rows} rows, the mask "
-                f"{tuple(real.shape)}: which are padding is not known. Give batches without padding"
+                f"{block.path} has {n_queries} queries and {n_keys} keys in {rows} rows, but a "
+                f"mask of {tuple(real.shape)}, so padding is unknown. Give batches without padding"
             )
     return visible
 

@@ -100,8 +100,9 @@ def prune_to_budget(
             return walk.until(n)
     first, last = walk.at(0), walk.at(len(steps))
     raise ValueError(
-        f"{at_most:,.6g} is out of reach: the model has {first:,.6g} now, and {last:,.6g} with all "
-        f"{sum(map(len, steps))} heads gone that may go; give at least that, or let more go"
+        f"{at_most:,.6g} cannot be reached: the model has {first:,.6g} now, and {last:,.6g} "
+        f"without all {sum(map(len, steps))} heads that may be removed. Give a higher bound, "
+        "or allow more heads to be removed"
     )
 
 
@@ -122,7 +123,9 @@ def prune_while(
     """
     walk = _Walk(model, steps, quality)
     if not walk.at(0) >= at_least:
-        raise ValueError(f"the uncut model reaches {walk.at(0):.6g} itself, not {at_least:.6g}")
+        raise ValueError(
+            f"{at_least:.6g} cannot be kept: the uncut model itself has {walk.at(0):.6g}"
+        )
     good, bad = 0, len(steps)
     if walk.at(bad) >= at_least:
         return walk.until(bad)
@@ -219,8 +222,9 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
         heads, groups, entries = len(block.kept_heads), len(block.groups), keys.shape[1]
         if entries not in (heads, groups) or values.shape[1] != entries:
             raise ValueError(
-                f"{block.path} keeps {entries} keys and {values.shape[1]} values a token for "
-                f"{heads} query and {groups} key and value heads: its cache with fewer heads is not known"
+                f"{block.path} caches {entries} keys and {values.shape[1]} values per token for "
+                f"{heads} query heads and {groups} key and value heads, so the size of its cache "
+                "with fewer heads is not known"
             )
         size = (keys.nbytes + values.nbytes) // len(keys) // entries
         # a layer without heads caches one number per token to record the text's length
@@ -229,7 +233,7 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
         each[block] = entries == groups, size, 0 if block.kind == "cross" else mark
     if not each:
         raise ValueError(
-            f"{type(model).__name__} keeps no keys and values: there is no cache to bound"
+            f"{type(model).__name__} caches no keys and values, so there is no cache to bound"
         )
 
     def cost(mask: HeadTensors) -> float:
@@ -272,7 +276,7 @@ def random_tokens(model: nn.Module, batch_size: int, length: int) -> Batch:
     config: Any = getattr(model, "config", None)
     words = getattr(config.get_text_config(), "vocab_size", None) if config is not None else None
     if words is None or getattr(model, "main_input_name", "input_ids") != "input_ids":
-        raise ValueError(f"{type(model).__name__} does not read tokens; give a batch of its inputs")
+        raise ValueError(f"{type(model).__name__} reads no tokens, so it cannot run on random ones")
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(words, (batch_size, length), generator=generator)
     ids = ids.to(ensure_device(model, None))
@@ -295,7 +299,8 @@ class Seconds:
             table, left = self.layers[block.path], _size_of(block, _heads_left(block, mask))
             if left not in table:
                 raise ValueError(
-                    f"{block.path} was not measured with {left}: give seconds_cost these steps"
+                    f"{block.path} was not measured with {left} heads and groups. Give "
+                    "seconds_cost the same steps"
                 )
             total += table[left] - table[_size_of(block, block.kept_heads)]
         return total

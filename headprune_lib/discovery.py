@@ -122,17 +122,17 @@ def find_heads(
     if not isinstance(model, nn.Module):
         name = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise TypeError(
-            f"expected a model, a torch.nn.Module that holds weights, given {name}; load one, "
-            "AutoModel….from_pretrained(…), and of a pipeline give its .model"
+            f"expected a model (a torch.nn.Module with weights), given {name}. Load one with "
+            "AutoModel….from_pretrained(…), or give the .model of a pipeline"
         )
     if isinstance(model, torch.jit.ScriptModule):
         raise ValueError(
-            f"{type(model).__name__}: what torch.jit made runs without Python, where heads are "
-            "masked; give the model that it was made of"
+            f"{type(model).__name__} was made by torch.jit and runs without Python, where heads "
+            "are masked. Give the model that it was made from"
         )
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         raise ValueError(
-            f"{type(model).__name__} runs copies of the model; give the model, wrapper.module"
+            f"{type(model).__name__} runs copies of the model. Give the model, wrapper.module"
         )
     return discovered(model, verify=verify, inputs=inputs)[0]
 
@@ -189,9 +189,9 @@ def discovered(
             vars(model)[_MEMORY] = memory
         if memory.refused and (known.keys() - memory.refused.keys() or memory.verified):
             warnings.warn(
-                f"{len(memory.refused)} attention modules of {type(model).__name__} were seen and "
-                f"not taken: {_told(modules, memory.refused)}. Their heads are neither masked nor "
-                "scored",
+                f"{len(memory.refused)} attention modules of {type(model).__name__} were seen but "
+                f"are not supported: {_told(modules, memory.refused)}. Their heads are neither "
+                "masked nor scored",
                 stacklevel=3,
             )
     accepted = _taken(known, memory)
@@ -304,7 +304,7 @@ def _prove(
                     verified = verify(module, specs or (ATTENTION_SPECS[name],), call, entry=entry)
                     result: Any = replace(verified, limits={"source": source, **verified.limits})
                 except NotAttention as reason:
-                    other = "its class is named like a known one and runs other code: "
+                    other = "its class has the name of a known one but other code: "
                     by_entry = "as registered: " if name in REGISTERED else other
                     result = f"{by_entry if entry else ''}{reason}"
                 results[by_call] = result
@@ -403,8 +403,8 @@ def _check_apart(model: nn.Module, blocks: list[AttentionLayer]) -> None:
         first = users.setdefault(block.part(model, "output"), block.path)
         if first != block.path:
             raise ValueError(
-                f"{first} and {block.path} share one output projection, where their heads are "
-                "masked: those of one could not be told from those of another. Give each a copy"
+                f"{first} and {block.path} share one output projection, so their heads cannot "
+                "be masked separately. Give each module its own copy"
             )
 
 

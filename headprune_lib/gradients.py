@@ -123,13 +123,13 @@ def _by_example(gradient: Tensor, n: int, block: AttentionLayer) -> Tensor:
     """(rows, position, head) -> (example, positions of its rows, head)."""
     if not block.batch_first and n > 1:
         raise ValueError(
-            f"{block.path} takes its examples {tuple(gradient.shape)}, windowed, flattened or "
-            "turned, so that one example's part cannot be told; give batches of one example"
+            f"{block.path} gets its examples as {tuple(gradient.shape)}, windowed, flattened or "
+            "transposed, so they cannot be told apart. Give batches of one example"
         )
     if block.batch_first and len(gradient) % n:
         raise ValueError(
-            f"{block.path} runs on {len(gradient)} rows for {n} examples: which rows are whose "
-            "is not known, so there is no derivative of each example's loss"
+            f"{block.path} runs on {len(gradient)} rows for {n} examples, and which rows belong to "
+            "which example is not known. Give batches of one example"
         )
     return gradient.flatten(0, -2).unflatten(0, (n, -1))
 
@@ -194,12 +194,12 @@ def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
         name = getattr(loss_of, "__name__", type(loss_of).__name__)
         raise TypeError(
             f"the loss {name} failed on the model's outputs and the batch: {one_line(error, 160)}. "
-            "Of a loss that takes logits and labels give lambda outputs, batch: torch.nn.functional."
-            "cross_entropy(outputs.logits, batch['labels'], reduction='none'), or the like"
+            "Give a function of both, such as lambda outputs, batch: torch.nn.functional."
+            "cross_entropy(outputs.logits, batch['labels'], reduction='none')"
         ) from error
     if not isinstance(losses, Tensor):
         raise TypeError(
-            f"the loss is a {type(losses).__name__}, no tensor of one number an example"
+            f"the loss is a {type(losses).__name__}, not a tensor of one number per example"
         )
     # examples are the rows of the labels, or of any input if there are no labels
     labels = [batch[name] for name in ("labels", "start_positions") if name in batch]
@@ -208,7 +208,7 @@ def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     if losses.ndim != 1 or len(losses) not in sizes:
         raise ValueError(
             f"the loss has shape {tuple(losses.shape)} for {' or '.join(map(str, sizes))} examples, "
-            "expected one number an example, (batch,): neither their mean nor their sum"
+            "expected (batch,). Give one number per example, neither their mean nor their sum"
         )
     return losses
 
@@ -217,14 +217,14 @@ def differentiable_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> 
     """Like :func:`example_losses`, but raise ValueError if the losses have no gradient."""
     if torch.is_inference_mode_enabled():
         raise ValueError(
-            "this runs under torch.inference_mode, which no gradient can be had in: call it "
-            "outside (torch.no_grad does no harm), or use a criterion without gradients"
+            "there are no gradients under torch.inference_mode. Call this outside of it "
+            "(torch.no_grad does no harm), or use a criterion without gradients"
         )
     for path, module in model.named_modules():
         if type(module).__module__.startswith(_NO_GRADIENT):
             raise ValueError(
-                f"{path} is quantised for inference ({type(module).__module__}) and lets no gradient "
-                "through: score the heads first, then quantise; or by a criterion without gradients"
+                f"{path} is quantised for inference ({type(module).__module__}) and passes no "
+                "gradient on. Score heads before quantising, or by a criterion without gradients"
             )
     losses = example_losses(model, batch, loss)
     if not losses.requires_grad:
@@ -254,8 +254,8 @@ def check_unused(
         used = [block.path for block in unused if not torch.equal(whole, without([block]))]
     raise ValueError(
         f"the loss depends on the heads of {', '.join(used) or 'layers taken together'}, but no "
-        "gradient comes back to them: something in between is detached or has no derivative "
-        "(quantised layers, torch.no_grad). Score the model before that is done to it"
+        "gradient reaches them: something in between is detached or has no derivative "
+        "(quantised layers, torch.no_grad). Score the model before it is changed in this way"
     )
 
 
@@ -308,7 +308,7 @@ class _Watch(TorchFunctionMode):
         """Look for backward passes that are not PyTorch's own in the graph of the losses."""
         custom = next((n for n in graph_nodes(losses) if isinstance(n, BackwardCFunction)), None)
         if custom is not None and not self.seen:
-            self.seen = f"{type(custom).__name__} is a backward pass of its own"
+            self.seen = f"{type(custom).__name__} is a custom backward pass"
 
 
 def _running_line() -> str:

@@ -48,8 +48,8 @@ def next_token_cross_entropy(outputs: Any, batch: Batch) -> Tensor:
 
 
 NOTHING_COUNTS = (
-    "no label counts in any batch. All of them are -100, or texts have one token alone, where a "
-    "language model has nothing to predict; give labels, or longer texts"
+    "no label counts in any batch (all are -100, or the texts have one token, so that a language "
+    "model has nothing to predict). Give labels, or longer texts"
 )
 """The message for batches in which no label counts."""
 
@@ -82,10 +82,10 @@ def cross_entropy(outputs: Any, batch: Batch) -> Tensor:
     n_classes = logits.shape[-1]
     if labels.is_floating_point() or labels.shape != logits.shape[:-1] or labels.ndim > 2:
         raise ValueError(
-            f"labels of shape {tuple(labels.shape)} and {labels.dtype} for logits of shape "
-            f"{tuple(logits.shape)}: expected one class number for each (batch,), or for each "
-            "position (batch, position). For several labels an example or for regression set "
-            "model.config.problem_type; for anything else give a loss=(outputs, batch) of your own"
+            f"labels have shape {tuple(labels.shape)} and {labels.dtype} for logits of shape "
+            f"{tuple(logits.shape)}, expected one class number per example, (batch,), or per "
+            "position, (batch, position). Set model.config.problem_type for several labels per "
+            "example or regression, or give a loss of your own, a function of (outputs, batch)"
         )
     outside = (labels < 0) | (labels >= n_classes)
     if labels.ndim > 1:
@@ -111,8 +111,8 @@ def binary_cross_entropy(outputs: Any, batch: Batch) -> Tensor:
     logits, labels = _logits_and_labels(outputs, batch)
     if labels.shape != logits.shape or ((labels < 0) | (labels > 1)).any():
         raise ValueError(
-            f"labels of shape {tuple(labels.shape)} for logits of shape {tuple(logits.shape)}: "
-            "expected numbers in 0 to 1, one for each example and class (multi_label_classification)"
+            f"labels have shape {tuple(labels.shape)} for logits of shape {tuple(logits.shape)}, "
+            "expected a number from 0 to 1 per example and class (multi_label_classification)"
         )
     labels = labels.to(logits)
     return functional.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(-1)
@@ -131,8 +131,8 @@ def squared_error(outputs: Any, batch: Batch) -> Tensor:
         labels = labels[:, None]
     if labels.shape != logits.shape:
         raise ValueError(
-            f"labels of shape {tuple(labels.shape)} for logits of shape {tuple(logits.shape)}: "
-            "expected as many numbers an example as the model gives (regression)"
+            f"labels have shape {tuple(labels.shape)} for logits of shape {tuple(logits.shape)}, "
+            "expected as many numbers per example as the model gives (regression)"
         )
     return (logits - labels.to(logits)).square().mean(-1)
 
@@ -164,9 +164,9 @@ def _logits_and_labels(
     if not isinstance(logits, Tensor):
         returned = sorted(outputs) if isinstance(outputs, dict) else type(outputs).__name__
         raise ValueError(
-            f"the model returns {returned}, no {logits_name}: its usual loss is not known here, so "
-            "give a loss=(outputs, batch) of your own, one number an example"
+            f"the model returns {returned} and no {logits_name}, so its usual loss is not known. "
+            "Give a loss, a function of (outputs, batch) that returns one number per example"
         )
     if labels_name not in batch:
-        raise ValueError(f"the batch has no {labels_name!r}: give them, or a loss of your own")
+        raise ValueError(f"the batch has no {labels_name!r}. Give them, or a loss of your own")
     return logits if logits.dtype == torch.float64 else logits.float(), batch[labels_name]

@@ -69,7 +69,7 @@ def _by_kind(kinds: Collection[str], values: Any, what: str, maker: str) -> Head
     if not isinstance(values, Mapping):
         alone = ", or the tensor alone" if len(kinds) == 1 else ""
         raise TypeError(
-            f"{what} must be a dict of kind -> tensor{alone}, given {type(values).__name__}; the "
+            f"{what} must be a dict of kind -> tensor{alone}, given {type(values).__name__}. The "
             f"kinds are {list(kinds)}. {maker}"
         )
     tensors = {}
@@ -103,12 +103,12 @@ def check_mask(
     full = ones_of(blocks)
     if _names_heads(mask):
         return without_heads(full, mask)
-    maker = "ones_mask(model) keeps every head, head_mask(model, heads) cuts some"
+    maker = "Use ones_mask(model) to keep every head, or head_mask(model, heads) to cut some"
     by_kind = _by_kind(full, mask, "mask", maker)
     if set(by_kind) != set(full):
         raise ValueError(
-            f"the mask has kinds {list(by_kind)}, {type(model).__name__} has {list(full)}; "
-            f"give one tensor for each kind. {maker}"
+            f"the mask has the kinds {list(by_kind)}, and {type(model).__name__} needs a tensor "
+            f"for each of {list(full)}. {maker}"
         )
     return {kind: _check_entries(kind, values, full[kind]) for kind, values in by_kind.items()}
 
@@ -121,13 +121,13 @@ def check_cut(
         checked = check_mask(model, mask, blocks)
     for kind, values in checked.items():
         if not ((values == 0) | (values == 1) | values.isnan()).all():
-            raise ValueError(f"mask[{kind!r}] must hold 0 and 1 only: a head is removed or kept")
+            raise ValueError(f"mask[{kind!r}] must contain only 0 and 1, to remove or keep a head")
     return checked
 
 
 def _check_entries(kind: str, values: Tensor, full: Tensor) -> Tensor:
     if not (values.dtype == torch.bool or values.is_floating_point()):
-        raise TypeError(f"mask[{kind!r}] is {values.dtype}; give a bool or floating-point tensor")
+        raise TypeError(f"mask[{kind!r}] is {values.dtype}. Give a bool or floating-point tensor")
     if values.shape != full.shape:
         shapes = f"{tuple(values.shape)}, expected (layer, head) = {tuple(full.shape)}"
         raise ValueError(f"mask[{kind!r}] has shape {shapes}")
@@ -136,8 +136,8 @@ def _check_entries(kind: str, values: Tensor, full: Tensor) -> Tensor:
     if wrong.any():
         layer, head = wrong.nonzero()[0].tolist()
         raise ValueError(
-            f"mask[{kind!r}][{layer}, {head}] is {numbers[layer, head].item()}; "
-            "every entry must be finite, 1 to keep a head and 0 to cut it"
+            f"mask[{kind!r}][{layer}, {head}] is {numbers[layer, head].item()}. "
+            "Give finite entries, 1 to keep a head and 0 to cut it"
         )
     learned = values.requires_grad and torch.is_grad_enabled()
     return values if learned else numbers.masked_fill(full.isnan(), torch.nan)
@@ -164,14 +164,14 @@ def check_scores(
         TypeError, ValueError: not tensors, another model's shapes, or NaN for an existing head.
     """
     shapes = shapes_of(blocks)
-    by_kind = _by_kind(shapes, scores, "scores", "score_heads(model, batches) makes them")
+    by_kind = _by_kind(shapes, scores, "scores", "Make them with score_heads(model, batches)")
     scores = {kind: values.cpu() for kind, values in by_kind.items()}
     wanted = {kind: shapes[kind] for kind in kinds or shapes}
     scored = {kind: tuple(values.shape) for kind, values in scores.items()}
     if scored not in (wanted, shapes):
         raise ValueError(
-            f"scores of shape {scored}, but {type(model).__name__} has {shapes} as (layer, head): "
-            "are they another model's?"
+            f"scores have shapes {scored}, but {type(model).__name__} has {shapes} as (layer, "
+            "head). Give scores of this model"
         )
     check_scored([block for block in blocks if block.kind in wanted], scores)
     return scores
@@ -184,8 +184,8 @@ def check_scored(blocks: Iterable[AttentionLayer], scores: HeadTensors) -> None:
         if len(lost := row.isnan().nonzero()):
             head = block.kept_heads[lost[0, -1]]
             raise ValueError(
-                f"the score of ({block.kind!r}, layer {block.layer}, head {head}) is NaN, as of heads "
-                "that are gone: was a loss infinite or NaN (float16, a row of padding alone)?"
+                f"the score of ({block.kind!r}, layer {block.layer}, head {head}) is NaN, which "
+                "marks removed heads. Look for an infinite or NaN loss (float16, all-padding rows)"
             )
 
 
@@ -211,8 +211,8 @@ def without_heads(mask: HeadTensors, heads: Heads) -> HeadTensors:
         inside = 0 <= layer < shape[0] and 0 <= head < shape[1]
         if not inside or mask[kind][layer, head].isnan():
             raise IndexError(
-                f"no head ({kind!r}, layer {layer}, head {head}); the model has "
-                f"{ {k: tuple(m.shape) for k, m in mask.items()} } as (layer, head), counted from 0"
+                f"the model has no head ({kind!r}, layer {layer}, head {head}), counted from 0. "
+                f"Its layers and heads are { {k: tuple(m.shape) for k, m in mask.items()} }"
             )
         mask[kind][layer, head] = 0
     return mask
@@ -230,8 +230,8 @@ def _named(heads: Heads, kinds: Collection[str]) -> Iterator[Head]:
         if len(named) != 3 or not all(isinstance(number, Integral) for number in named[1:]):
             short = ", or (layer, head), or {layer: [head, ...]}" if len(kinds) == 1 else ""
             raise TypeError(
-                f"{head!r} is no head; give a list of (kind, layer, head){short}, counted from 0. "
-                f"The kinds are {list(kinds)}"
+                f"{head!r} is not a head. Give a list of (kind, layer, head){short}, counted from "
+                f"0. The kinds are {list(kinds)}"
             )
         yield named
 
@@ -379,12 +379,13 @@ def _by_row(gate: Tensor, context: Tensor, block: AttentionLayer) -> Tensor:
         return gate[0]
     if not block.batch_first:
         raise ValueError(
-            f"{block.path} takes its examples windowed, flattened or turned, so that a mask an "
-            "example cannot be told apart there; give one example a batch"
+            f"{block.path} gets its examples windowed, flattened or transposed, so that each "
+            "cannot have its own mask. Give batches of one example"
         )
     if len(context) % len(gate):
         raise ValueError(
-            f"a batch of {len(context)} rows, but masks for {len(gate)}: give the index of one for each"
+            f"the batch has {len(context)} rows, not a multiple of the {len(gate)} masks. Give "
+            "the index of a mask for each example"
         )
     if len(gate) < len(context):
         gate = gate.repeat_interleave(len(context) // len(gate), dim=0)

@@ -28,7 +28,7 @@ def check_folder(name: str, subfolder: str = "") -> None:
     config = Path(name) / subfolder / "config.json"
     if Path(name).is_dir() and not config.is_file():
         raise FileNotFoundError(
-            f"{config} is missing: give a folder that save_pruned or save_pretrained wrote to the end"
+            f"{config} is missing. Give a folder that save_pruned or save_pretrained has completed"
         )
     if not Path(name).is_dir() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
         raise FileNotFoundError(f"no folder {name}")
@@ -36,7 +36,7 @@ def check_folder(name: str, subfolder: str = "") -> None:
 
 def warn_of_former(name: str, new: str) -> None:
     """Warn that a name is a former one, at the line that calls the caller."""
-    message = f"{name} is called {new} now; the former name goes with the next version"
+    message = f"{name} is now called {new}. The former name will be removed in the next version"
     warnings.warn(message, DeprecationWarning, stacklevel=3)
 
 

@@ -82,31 +82,34 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
 def check_not_masked(model: nn.Module, blocks: Iterable[AttentionLayer]) -> None:
     """Raises RuntimeError where the library's hooks are on, made for the heads present now."""
     if hooked(block.part(model, "output") for block in blocks):
-        raise RuntimeError("the model is masked right now; change its heads outside the with block")
+        raise RuntimeError(
+            "the model is masked right now. Change its heads outside the masking block or sweep"
+        )
 
 
 def not_plain(module: nn.Module) -> str | None:
     """Why a projection's weights cannot be read and sliced as they are; None where they can."""
     if hasattr(module, "lora_A") or hasattr(module, "base_layer"):
-        return "wraps the weights in an adapter (LoRA): merge it first, model.merge_and_unload()"
+        return "wraps the weights in an adapter (LoRA). Merge it first: model.merge_and_unload()"
     stored = module.__dict__.get("_parameters", {})
     if "weight_orig" in stored:
         return (
-            "has weights pruned by torch.nn.utils.prune, whose mask would not fit a slice; make "
-            "that last first, torch.nn.utils.prune.remove(module, 'weight')"
+            "has weights pruned by torch.nn.utils.prune, whose mask would not fit a slice. Make "
+            "that pruning permanent first: torch.nn.utils.prune.remove(module, 'weight')"
         )
     if parametrize.is_parametrized(module) or "weight_g" in stored:
         return (
-            "computes its weights from others (weight_norm, a parametrization); remove that first, "
-            "torch.nn.utils.parametrize.remove_parametrizations(module, 'weight')"
+            "computes its weights from others (weight_norm, a parametrization). Remove that first: "
+            "torch.nn.utils.parametrize.remove_parametrizations(module, 'weight'), or, for the "
+            "older weight_norm, torch.nn.utils.remove_weight_norm(module)"
         )
     weight = module._parameters.get("weight")
     linear = isinstance(module, nn.Linear | Conv1D)
     if linear and hasattr(weight, "device_mesh"):  # a DTensor, whose module is slow to import
-        return "is spread over several processes (FSDP2, TP); remove heads before it is sharded"
+        return "is spread over several processes (FSDP2, TP). Remove heads before it is sharded"
     plain = linear and type(weight) in (nn.Parameter, Tensor)
     if weight is None or not plain or not weight.is_floating_point():
-        return "holds no plain weights to slice (quantised?); remove heads first, then quantise"
+        return "has no plain weights to slice (quantised?). Remove heads first, then quantise"
     return None
 
 
@@ -129,11 +132,11 @@ def check_weights(
                 raise ValueError(f"{where}: {type(module).__name__} {problem}")
             weight = module.weight
             if weight.is_meta:
-                raise ValueError(f"{where}: the weights are on the meta device; load them first")
+                raise ValueError(f"{where}: the weights are on the meta device. Load them first")
             if len(users.get(id(weight), ())) > 1:
                 raise ValueError(
                     f"{where}: the weights are tied ({users[id(weight)]}), so that "
-                    "slicing would change another module; use masked_heads"
+                    "changing them would change another module. Use masked_heads"
                 )
             n_heads, n_groups = len(block.kept_heads), len(block.groups)
             units = {"fused": (0 if block.spec.query else n_heads) + 2 * n_groups}
@@ -143,9 +146,9 @@ def check_weights(
             # verified blocks have the sizes they were verified with
             if size != wanted and block.source != "found":
                 raise ValueError(
-                    f"{where}: the weights have {size} numbers, not {wanted} for heads of width "
-                    f"{block.head_dim}. Does its entry (headprune_lib.register_attention) lack a "
-                    "group or name another width? masked_heads works meanwhile"
+                    f"{where}: the weights have width {size}, not {wanted} for heads of width "
+                    f"{block.head_dim}. Check the groups and the width in the module's entry "
+                    "(headprune_lib.register_attention), or use masked_heads"
                 )
 
 
@@ -170,8 +173,8 @@ def renumbered(
         heads = [(layer, layers[layer][0][number]) for layer, number in pairs]
         if gone := [(layer, head) for layer, head in heads if head not in layers[layer][1]]:
             raise ValueError(
-                f"{name} of the {type(owner).__name__} names heads of attention to the encoder "
-                f"that would be removed, (layer, head): {gone[:5]}{' …' if len(gone) > 5 else ''}. "
+                f"{name} of the {type(owner).__name__} names cross-attention heads that would "
+                f"be removed, as (layer, head): {gone[:5]}{' …' if len(gone) > 5 else ''}. "
                 f"Keep them, or set {name} to other heads first"
             )
         if name == "alignment_heads":

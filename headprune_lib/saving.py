@@ -99,7 +99,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         FileExistsError: ``folder`` is a file, or a folder that is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} is not empty; choose a new folder for the pruned model")
+        raise FileExistsError(f"{folder} is not an empty folder. Choose a new one for the model")
     with staged_path(folder) as staged:
         staged.mkdir()
         yield staged
@@ -180,7 +180,7 @@ def _configuration(name: str, model_class: Any, hub: dict[str, Any]) -> PreTrain
     folder = Path(name)
     if model_class is not None and not _is_model(model_class):
         raise ValueError(
-            f"model_class is {model_class!r}; give a class that inherits from PreTrainedModel"
+            f"model_class is {model_class!r}. Give a class that inherits from PreTrainedModel"
         )
     check_folder(name, hub.get("subfolder", ""))
     config_class = model_class.config_class if model_class else AutoConfig
@@ -190,7 +190,7 @@ def _configuration(name: str, model_class: Any, hub: dict[str, Any]) -> PreTrain
         if folder.is_dir():
             raise ValueError(f"{folder / 'config.json'}: {one_line(error)}") from error
         raise FileNotFoundError(
-            f"{name} is no folder here, and the Hub does not give it ({one_line(error)})"
+            f"{name} is not a local folder, and the Hub does not have it ({one_line(error)})"
         ) from error
 
 
@@ -203,8 +203,8 @@ def _class_named(name: str, names: Any) -> type[PreTrainedModel]:
         model_class = getattr(importlib.import_module(home) if home else transformers, first, None)
     if not _is_model(model_class):
         raise ValueError(
-            f"{name} names {names or 'no class'}, which transformers {transformers.__version__} "
-            "does not have. If it is one of your own, load_pruned(folder, model_class=…) takes it"
+            f"{name} names {names or 'no class'} instead of a class of transformers "
+            f"{transformers.__version__}. Give your own class: load_pruned(folder, model_class=…)"
         )
     return model_class
 
@@ -233,7 +233,7 @@ def _records(name: str, variant: str | None, hub: dict[str, Any]) -> dict[str, R
                     if attribute == RECORD:
                         records[path] = read_record(weights.get_tensor(key))
         except (SafetensorError, ValueError) as error:
-            raise ValueError(f"{file} is damaged ({error}); save the model again") from error
+            raise ValueError(f"{file} is damaged ({error}). Save the model again") from error
     return records
 
 
@@ -247,7 +247,7 @@ def _old_record(name: str, hub: dict[str, Any]) -> dict[str, Any]:
         return {name: record[name] for name in ("model_class", "kept")}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{file} is damaged ({type(error).__name__}: {error}); save the pruned model again"
+            f"{file} is damaged ({type(error).__name__}: {error}). Save the pruned model again"
         ) from error
 
 
@@ -259,7 +259,7 @@ def _completed(
         model = model_class(copy.deepcopy(config))  # unknown attention is verified by running it
     blocks = {block.path: block for block in find_heads(model)}
     if blocks.keys() != kept.keys():
-        raise ValueError(f"heads of {sorted(kept)} are recorded, the model has others")
+        raise ValueError(f"heads of {sorted(kept)} are recorded, but the model has others")
     left = [replace(blocks[path], kept_heads=tuple(heads)) for path, heads in kept.items()]
     return {f"{block.path}.{block.spec.output}": record_of(block) for block in left}
 
@@ -350,17 +350,17 @@ def _check_complete(name: str, model_class: type, report: dict[str, Any], pruned
         tensor, stored, wanted = unfit[0]
         raise ValueError(
             f"{name}: {len(unfit)} tensors of the weights do not fit config.json, such as {tensor}: "
-            f"{tuple(stored)}, and {owner} has {tuple(wanted)} there"
+            f"its shape is {tuple(stored)}, and {owner} needs {tuple(wanted)}"
         )
     if lacking := sorted(report["missing_keys"]):
         raise ValueError(
             f"{name}: the weights lack {len(lacking)} tensors that {owner} has, such as "
-            f"{lacking[0]}: save the whole model with save_pretrained"
+            f"{lacking[0]}. Save the whole model with save_pretrained"
         )
     if pruned and (more := sorted(report["unexpected_keys"])):
         raise ValueError(
             f"{name}: the weights do not fit {owner}, which lacks {len(more)} of their tensors, such "
-            f"as {more[0]}: is it the class of the model that was saved?"
+            f"as {more[0]}. Give the class of the model that was saved"
         )
 
 
@@ -373,7 +373,7 @@ def _check_shapes(model: nn.Module, again: nn.Module) -> None:
     if expected != actual:
         either = expected.keys() | actual.keys()
         names = sorted(name for name in either if expected.get(name) != actual.get(name))
-        raise _changed(model, f"{names[:3]}{' …' if len(names) > 3 else ''}")
+        raise _changed(model, f"{names[:3]}{' …' if len(names) > 3 else ''} differ")
 
 
 def _made_again(model: nn.Module) -> Any:
@@ -381,25 +381,25 @@ def _made_again(model: nn.Module) -> Any:
     model_class: Any = type(model)
     name = f"{model_class.__module__}.{model_class.__qualname__}"
     if not isinstance(model, PreTrainedModel):
-        adapter = "; merge the adapter first, model = model.merge_and_unload()"
+        adapter = ". Merge the adapter first: model = model.merge_and_unload()"
         raise ValueError(
-            f"{name} is no model of transformers, so that it cannot be "
-            f"made again{adapter if hasattr(model, 'peft_config') else ''}. Give the transformers "
-            "model in it, or keep its state_dict() with headprune_lib.find_heads(model), and build "
-            "it by your own code"
+            f"{name} is not a transformers model, so it cannot be "
+            f"rebuilt{adapter if hasattr(model, 'peft_config') else ''}. Give the transformers "
+            "model inside it, or keep its state_dict() with headprune_lib.find_heads(model), and "
+            "rebuild it with your own code"
         )
     try:
         with torch.random.fork_rng(devices=[]):
             return model_class(copy.deepcopy(model.config))
     except TypeError as error:
         raise ValueError(
-            f"{name} is not made of its configuration alone ({error}); put the rest into it"
+            f"{name} is not built from its configuration alone ({error}). Put the rest into it"
         ) from error
 
 
 def _changed(model: nn.Module, what: str) -> ValueError:
     return ValueError(
-        f"{type(model).__name__} was changed beside its heads, so that its configuration does not "
+        f"{type(model).__name__} was changed apart from its heads, so its configuration does not "
         f"describe it: {what}. Merge adapters (merge_and_unload), and put other changes into "
         "model.config"
     )
@@ -453,7 +453,7 @@ def unprune_heads(
             shape = tuple(originals[name].shape) if name in originals else "missing"
             raise ValueError(
                 f"the original's {name} is {shape}, and the unpruned model has "
-                f"{tuple(values.shape)}: give the model that the heads were removed from"
+                f"{tuple(values.shape)}. Give the model that the heads were removed from"
             )
     for name, places in _places(model, copy.deepcopy(whole)).items():
         full = originals[name].to(weights[name]).clone()
@@ -474,7 +474,7 @@ def _fill(whole: PreTrainedModel, model: PreTrainedModel, weights: dict[str, Ten
     whole.tie_weights()
     for name, values in whole.state_dict().items():
         if not values.is_meta and not torch.equal(values, weights[name]):
-            raise _changed(model, f"{name} is not tied as its class ties it")
+            raise _changed(model, f"{name} is not tied as in its class")
     originals = dict(model.named_parameters(remove_duplicate=False))
     for name, parameter in whole.named_parameters(remove_duplicate=False):
         parameter.requires_grad_(originals[name].requires_grad)

@@ -116,4 +116,4 @@ def head_importance(
 
 def _check_normalisation(normalize: str | None) -> None:
     if normalize not in ("l2", None):
-        raise ValueError(f"unknown normalisation {normalize!r}; expected 'l2' or None")
+        raise ValueError(f"unknown normalisation {normalize!r}. Give 'l2' or None")

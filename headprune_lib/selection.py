@@ -66,7 +66,7 @@ def order_masks(
     full, masks = ones_mask(model), []
     for n_cut in n_cuts:
         if not 0 <= n_cut <= len(order):
-            raise ValueError(f"n_cut is {n_cut}; give 0 to {len(order)}, as many as the order has")
+            raise ValueError(f"n_cut is {n_cut}. Give 0 to {len(order)}, the length of the order")
         masks.append(without_heads(full, order[:n_cut]))
     return masks
 
@@ -77,7 +77,7 @@ def _of_kinds(
     """The blocks of some kinds, or of all if not given; ValueError for a kind not in the model."""
     known = list(shapes_of(blocks))
     if unknown := sorted(set(kinds or ()) - set(known)):
-        raise ValueError(f"no kind {unknown[0]!r} in {type(model).__name__}; it has {known}")
+        raise ValueError(f"{type(model).__name__} has no kind {unknown[0]!r}. Give any of {known}")
     return [block for block in blocks if block.kind in (kinds or known)]
 
 
@@ -122,9 +122,9 @@ def removal_units(
     every = find_heads(model) if blocks is None else blocks
     blocks = _of_kinds(every, model, kinds)
     if keep_at_least < 0:
-        raise ValueError(f"keep_at_least is {keep_at_least}; give 0 or more heads a layer")
+        raise ValueError(f"keep_at_least is {keep_at_least}. Give 0 or more heads per layer")
     if group_score not in get_args(GroupScore):
-        raise ValueError(f"group_score is {group_score!r}; give 'mean' or 'sum'")
+        raise ValueError(f"group_score is {group_score!r}. Give 'mean' or 'sum'")
     scores = check_scores(model, scores, every, kinds)
     ranked: list[tuple[float, Step]] = []
     for block in blocks:
@@ -148,8 +148,8 @@ def _one_of_each_group(block: AttentionLayer, row: Tensor) -> list[tuple[int, ..
     """The lowest head of each group, then the second lowest of each, and so on."""
     if block.why_whole_groups:
         raise ValueError(
-            f"{block.path}: heads that share a key and value head can only go together "
-            f"({block.why_whole_groups}); leave per_group out"
+            f"{block.path}: heads that share a key and value head can only be removed "
+            f"together ({block.why_whole_groups}). Leave per_group out"
         )
     ordered = [sorted(group, key=lambda head: float(row[head])) for group in block.groups]
     return list(zip(*ordered, strict=True))
@@ -249,7 +249,7 @@ def uniform_mask(
     blocks = _of_kinds(every, model, kinds)
     _check_amount(amount)
     if keep_at_least < 1:
-        raise ValueError(f"keep_at_least is {keep_at_least}; give 1 or more heads a layer")
+        raise ValueError(f"keep_at_least is {keep_at_least}. Give 1 or more heads per layer")
     scores = check_scores(model, scores, every, kinds)
     alike: dict[tuple[str, int, int], list[AttentionLayer]] = {}
     for block in blocks:
@@ -259,7 +259,7 @@ def uniform_mask(
         fewest = min(layers, key=lambda block: len(block.kept_heads))
         if not fewest.kept_heads:
             raise ValueError(
-                f"{fewest.path} has no heads left, and no configuration says 0 heads: prune the "
+                f"{fewest.path} has no heads left, and no configuration can say so. Prune the "
                 "unpruned model again, with at least one head in every layer"
             )
         n_groups, n_heads, size = len(fewest.groups), len(fewest.kept_heads), fewest.queries_per_kv
@@ -281,7 +281,7 @@ def _best_groups(layers: Sequence[AttentionLayer], scores: HeadTensors, n_groups
         raise ValueError(
             f"the layers of {layers[0].kind!r} share one table of position biases and must keep the "
             f"same heads, but only {[head for group in groups for head in group]} are left in all of "
-            "them: prune the unpruned model again with --uniform (uniform_mask)"
+            "them. Prune the unpruned model again with --uniform (uniform_mask)"
         )
 
     def mean(group: Sequence[int]) -> float:
@@ -301,9 +301,9 @@ def shares_biases(model: nn.Module, layers: Sequence[AttentionLayer]) -> bool:
 
 def _check_amount(amount: float) -> None:
     if isinstance(amount, bool) or not isinstance(amount, Real):
-        raise TypeError(f"amount is {amount!r}; give a number, the share of heads to remove")
+        raise TypeError(f"amount is {amount!r}. Give a number, the share of heads to remove")
     if not 0 <= amount <= 1:
-        raise ValueError(f"amount is {amount}; give the share of heads to remove, 0 to 1")
+        raise ValueError(f"amount is {amount}. Give the share of heads to remove, 0 to 1")
 
 
 def _share(amount: float, n: int) -> int:
@@ -313,7 +313,7 @@ def _share(amount: float, n: int) -> int:
 def _go_together(n: int, per_group: bool = False) -> str:
     if per_group:
         return f"each group loses equally many heads, {n} of a layer together (per_group)"
-    return f"heads that share a key and value head go together, {n} at a time"
+    return f"heads that share a key and value head are removed together, {n} at a time"
 
 
 def _kept_in_each(n: int) -> str:
@@ -323,10 +323,13 @@ def _kept_in_each(n: int) -> str:
 def _warn_of_less(amount: float, n_heads: int, asked: int, gone: int, reasons: list[str]) -> None:
     """Warn where fewer heads are removed than a share of ``n_heads`` asks for."""
     if amount and not asked:
-        message = f"amount {amount:g} of {n_heads} heads is less than one: no head goes"
+        message = f"amount {amount:g} of {n_heads} heads is less than one, so none is removed"
     elif gone < asked:
         why = "; ".join(dict.fromkeys(reasons))
-        message = f"amount {amount:g} asks for {asked} of {n_heads} heads, and {gone} go: {why}"
+        message = (
+            f"amount {amount:g} asks for {asked} of {n_heads} heads, but {gone} can be removed: "
+            f"{why}"
+        )
     else:
         return
     warnings.warn(message, stacklevel=3)

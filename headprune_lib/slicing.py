@@ -239,7 +239,7 @@ def read_record(values: Tensor) -> Record:
         return {**record, **{part: renamed(record[part]) for part in ("architecture", "found")}}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         name = type(error).__name__
-        raise ValueError(f"not what the library writes ({name}: {error})") from error
+        raise ValueError(f"its record is not what the library writes ({name}: {error})") from error
 
 
 def records_of(model: nn.Module) -> dict[str, Record]:
@@ -263,7 +263,7 @@ def keep_recorded(model: nn.Module, records: Mapping[str, Record]) -> None:
     modules = dict(model.named_modules())
     for path, record in records.items():
         if path not in modules:
-            raise ValueError(f"{path} lost heads, and {type(model).__name__} has no such module")
+            raise ValueError(f"{path} lost heads, but {type(model).__name__} has no such module")
         spec = ATTENTION_SPECS.get(type(modules[path]).__name__)
         if spec is None or not is_known(modules[path]):
             names: dict[str, Any] = {
@@ -272,7 +272,7 @@ def keep_recorded(model: nn.Module, records: Mapping[str, Record]) -> None:
             spec = AttentionSpec(**names)
         block = layer_at(model, path, spec, **record["found"])
         if record["kept"] != sorted(set(record["kept"]) & set(range(block.n_heads))):
-            raise ValueError(f"{record['kept']} are no heads of {path}, which has {block.n_heads}")
+            raise ValueError(f"{record['kept']} are not heads of {path}, which has {block.n_heads}")
         keep_heads(model, block, record["kept"])
 
 
@@ -283,9 +283,8 @@ _NUMBERS = ("layer_idx", "layer_id", "layer_number")
 OUTSIDE = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "memory")
 """Names of arguments for the states that keys are made from, if they are not the module's own."""
 _AS_CONFIGURED = (
-    "for the key and value heads that the configuration names, and some of these were removed. Use "
-    "generate without it, or prune every layer alike (uniform_mask), write the model with "
-    "export_transformers and load that"
+    "for as many key and value heads as the configuration has, but some were removed. Generate "
+    "without it, or prune all layers alike (uniform_mask) and load what export_transformers writes"
 )
 _LEFT = "headprune_left"  # attribute of a core: the layer that is left, for the functions below
 _BIAS = "_headprune_bias"  # the bias of all heads, during a forward pass of the module

@@ -130,18 +130,18 @@ class AttentionSpec(_FormerFields):
         alone = named == [True, False, False]
         if not (alone or (not any(named) if self.fused else all(named))):
             raise ValueError(
-                f"query, key and value are {apart}, fused is {self.fused!r}; name all three "
-                "projections, or the fused one (and the query's where cross-attention has it "
-                "apart), or the query's alone where another layer makes the keys and values"
+                f"query, key and value are {apart}, fused is {self.fused!r}. Name all three "
+                "projections, or the fused one (and the query's if cross-attention has a separate "
+                "one), or the query's alone if another layer makes the keys and values"
             )
         for name in ("output", "n_heads"):
             if not getattr(self, name):
                 raise ValueError(
-                    f"{name} is {getattr(self, name)!r}; every attention module has one"
+                    f"{name} is {getattr(self, name)!r}, but every attention module has one"
                 )
         for name in ("extra_projections", "per_head"):
             if isinstance(getattr(self, name), str):
-                raise TypeError(f"{name} is {getattr(self, name)!r}; give a tuple of names")
+                raise TypeError(f"{name} is {getattr(self, name)!r}. Give a tuple of names")
 
     def of_module(self, module: nn.Module) -> AttentionSpec:
         """The entry, without ``query`` where the module's fused projection makes all three."""
@@ -322,7 +322,7 @@ def register_attention(
         messages.warn_of_former(f"{former}=", f"{FORMER[former]}=")
     names = renamed(names)
     if unknown := sorted(names.keys() - set(known)):
-        raise TypeError(f"no field {unknown[0]!r} of an attention class; there are {known}")
+        raise TypeError(f"unknown field {unknown[0]!r} of an attention class. Known: {known}")
     base = ATTENTION_SPECS.get(_class_name(like)) if isinstance(like, type | str) else like
     if base is None and like is not None:
         raise ValueError(messages.unknown("attention class", _class_name(like), ATTENTION_SPECS))
@@ -413,7 +413,7 @@ class AttentionLayer(_FormerFields):
         gone = [group for group, n in zip(groups, counts, strict=True) if not n]
         if self.why_keep_groups and sizes and gone:
             raise ValueError(
-                f"{self.path}: heads {gone} are all that use a key and value head each, which "
+                f"{self.path}: only heads {gone} use their key and value heads, which "
                 f"cannot be removed: {self.why_keep_groups}. Keep equally many heads of each group "
                 f"(prune_mask does), or use masked_heads. The groups are {groups}"
             )
@@ -421,7 +421,8 @@ class AttentionLayer(_FormerFields):
         split = [group for group, n in zip(groups, counts, strict=True) if 0 < n < size]
         if split and (len(sizes) > 1 or self.why_whole_groups):
             how = (
-                f"they can only go together ({self.why_whole_groups}): cut or keep all of a group"
+                f"they can only be removed together ({self.why_whole_groups}): "
+                "cut or keep all of a group"
                 if self.why_whole_groups
                 else "cut all of a group, or equally many in every group that is left "
                 "(prune_mask has per_group)"

@@ -43,26 +43,26 @@ def check_batch(batch: object) -> Batch:
     """
     if not isinstance(batch, Mapping):
         raise TypeError(
-            f"a batch is a dict of the model's arguments, given {type(batch).__name__}: batches are "
-            "a list of such dicts, also where there is one, [batch]"
+            f"a batch is a dict of the model's arguments, given {type(batch).__name__}. Give a "
+            "list of such dicts, even for a single one: [batch]"
         )
     checked = {name: value for name, value in batch.items() if value is not None}
     for name, value in checked.items():
         if _is_data(value):
             raise TypeError(
-                f"batch[{name!r}] is of type {type(value).__name__}, not a tensor of one row an "
-                "example. Convert it; a Dataset of the Hub does so itself, dataset.with_format('torch')"
+                f"batch[{name!r}] is of type {type(value).__name__}, not a tensor with one row "
+                "per example. Convert it, or a Dataset of the Hub with dataset.with_format('torch')"
             )
         axes = value.ndim if isinstance(value, Tensor) else 0
         if axes < _AXES.get(name, 0) and isinstance(value, (Tensor, *_FLAGS)):
             shape = tuple(value.shape) if isinstance(value, Tensor) else ()
             raise ValueError(
-                f"batch[{name!r}] has shape {shape}: that is one example, and a batch has one row an "
-                "example. Give torch.utils.data.DataLoader(dataset, batch_size=32) for a Dataset, or "
-                "tensor[None] in place of each tensor of a single example"
+                f"batch[{name!r}] has shape {shape}: that is one example, not a batch with a row "
+                "per example. Give torch.utils.data.DataLoader(dataset, batch_size=32) for a "
+                "Dataset, or tensor[None] instead of each tensor of a single example"
             )
         if axes and not len(value):
-            raise ValueError(f"batch[{name!r}] has no rows: a batch holds at least one example")
+            raise ValueError(f"batch[{name!r}] has no rows. Give at least one example per batch")
         if axes and name in _CLASSES and value.dtype in (torch.int8, torch.int16, torch.int32):
             checked[name] = value.long()  # the only integers that PyTorch's losses take
     return checked
@@ -172,12 +172,12 @@ def ensure_device(model: nn.Module, device: Device) -> torch.device:
     if away is not None:
         raise ValueError(
             f"the weights of {away} are not in memory (offloaded to a disk, or on the meta "
-            "device): load the model whole, without offload_folder or device_map"
+            "device). Load the whole model, without offload_folder or device_map"
         )
     places = set(map(str, (getattr(model, "hf_device_map", None) or {}).values()))
     if len(places) > 1:
         if device is not None:
-            raise ValueError(f"leave device out: the model is spread over {sorted(places)}")
+            raise ValueError(f"the model is spread over {sorted(places)}. Leave device out")
         return next(model.parameters()).device  # accelerate moves inputs on from here
     device = torch.device(device) if device is not None else next(model.parameters()).device
     model.to(device)
@@ -206,7 +206,7 @@ def on_device(model: nn.Module, batches: Iterable[Batch], device: Device) -> Ite
     for batch in batches:
         yield to_device(batch, device)
     if batch is None:
-        raise ValueError("no batches given: give at least one, with one example or more")
+        raise ValueError("no batches given. Give at least one, with one example or more")
 
 
 def rounding(model: nn.Module) -> float:
@@ -269,7 +269,7 @@ def eval_mode(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
         frozen: also turn off gradients of parameters, where only activations need them.
     """
     if frozen and any(parameter.is_inference() for parameter in model.parameters()):
-        raise ValueError("weights made in torch.inference_mode take no gradient: load them outside")
+        raise ValueError("weights made in torch.inference_mode take no gradient. Load them outside")
     modes = [(module, module.training) for module in model.modules()]
     learned = [p for p in model.parameters() if p.requires_grad] if frozen else []
     model.eval()

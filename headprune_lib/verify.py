@@ -91,8 +91,8 @@ def verify(
                 projection = attrgetter(path := getattr(names, part))(module)
                 if not isinstance(projection, nn.Module):
                     raise NotAttention(
-                        f"{part}={path!r} is a {type(projection).__name__} and no module: heads are masked "
-                        "and removed at linear layers, so write the projection as an nn.Linear"
+                        f"{part}={path!r} is a {type(projection).__name__}, not a module: heads "
+                        "are masked and removed at linear layers, so write it as an nn.Linear"
                     )
             trial = _Trial(module, layer_at(module, "", names), call)
             context = trial.check_masking()
@@ -165,8 +165,8 @@ class _Trial:
         (context,) = plain.contexts
         if context.shape[-1] != n_heads * width:
             raise NotAttention(
-                f"its output projection takes {context.shape[-1]} numbers, not {n_heads} heads of "
-                f"{width}"
+                f"its output projection takes {context.shape[-1]} inputs, not {n_heads} heads of "
+                f"width {width}"
             )
         if not torch.equal(plain.outputs[0], again.outputs[0]):
             raise NotAttention("it returns something else at each pass")
@@ -290,7 +290,7 @@ def _verify_removal(trial: _Trial, entry: bool) -> Verified:
             weights=trial.places_of_weights(returns),
         )
     elif (returns == 1) != (names.returns == 1):
-        why_keep_one = f"it returns {returns} things, and its entry says returns={names.returns}"
+        why_keep_one = f"it returns {returns} values, but its entry says returns={names.returns}"
     group, all_heads = block.queries_per_kv, range(block.n_heads)
     # a key and value head can be removed alone, unless it is the only one, or another layer's
     alone = block.n_heads > group and names.makes_keys
@@ -520,15 +520,15 @@ def as_it_was(model: nn.Module) -> Iterator[None]:
             for module, before in children:
                 for name, child in before.items():
                     if (now := module._modules.get(name)) is not child:
-                        exchanged = exchanged or f"{type(child).__name__} for {type(now).__name__}"
+                        exchanged = exchanged or f"{type(child).__name__} by {type(now).__name__}"
             put_back()
             for buffer, values in buffers:
                 if buffer.shape == values.shape:
                     buffer.copy_(values)
     if exchanged:
         raise ValueError(
-            f"{type(model).__name__} exchanges modules of its own while it runs ({exchanged}): heads "
-            "that are found in the one are not those of the other. Load it so that it keeps one kind "
+            f"{type(model).__name__} replaces its own modules while it runs ({exchanged}), so "
+            "heads found in one are not those of the other. Load it so that it keeps one kind "
             '(BigBird: attention_type="original_full")'
         )
 

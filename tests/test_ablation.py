@@ -10,7 +10,7 @@ from headprune_lib.ablation import masked_logits, one_head_masks
 
 def test_outputs_without_logits():
     model, inputs = build("bert").bert, batch_for("bert")
-    with pytest.raises(ValueError, match="has no logits; give reduce="):
+    with pytest.raises(ValueError, match="has no logits. Give reduce"):
         next(hp.one_head_ablation(model, [inputs]))
     ((uncut, cut),) = hp.one_head_ablation(
         model, [inputs], reduce=lambda outputs, _batch: outputs.pooler_output

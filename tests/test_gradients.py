@@ -87,14 +87,14 @@ def one(loss, message, *by):
 
 
 ALL = "importance fisher gates second-order"
-ONE_EACH = "the loss has shape .*expected one number an example"
+ONE_EACH = r"the loss has shape .*expected \(batch,\)\. Give one number per"
 NO_WAY = r"heads of bert\S*\.0\.attention, bert\S*\.1\.attention, but no grad"
 SEVERAL_SHAPES = r"shape \(4,\).*logits of shape \(4, 9, 3\)"
 # criterion, model, batch, loss, and the message
 REFUSED = [
     ("importance", lambda: model_of("BertModel"), batch(), None, "its usual loss is not known"),
-    ("importance", build, labelled(torch.rand(4, 3)), None, "set model.config.problem_type"),
-    ("importance", lambda: model_of(CLASSIFIER, problem_type=SEVERAL), batch(4), None, "in 0 to 1"),
+    ("importance", build, labelled(torch.rand(4, 3)), None, "Set model.config.problem_type"),
+    ("importance", lambda: model_of(CLASSIFIER, problem_type=SEVERAL), batch(4), None, "number from 0 to 1"),
     ("importance", lambda: model_of("BertForTokenClassification"), batch(4), None, SEVERAL_SHAPES),
     *one(first_class(torch.mean), ONE_EACH, "importance", "greedy", "gates"),
     *one(first_class(lambda x: x.mean().view(1)), ONE_EACH),

@@ -111,7 +111,7 @@ def test_the_mean_and_the_sum_of_a_group_are_two_orders():
     scores["self"][[0, 0, 1, 1, 1, 1], [1, 4, 0, 2, 3, 5]] = torch.nan
     first = {how: removal_units(model, scores, group_score=how)[0] for how in ("mean", "sum")}
     assert first == {"mean": [("self", 0, 0), ("self", 0, 2)], "sum": [("self", 1, 1)]}
-    with pytest.raises(ValueError, match="group_score is 'max'; give 'mean' or 'sum'"):
+    with pytest.raises(ValueError, match="group_score is 'max'. Give 'mean' or 'sum'"):
         removal_units(model, scores, group_score="max")
 
 
@@ -121,10 +121,12 @@ def test_code_that_counts_on_whole_groups_is_found_out():
     (block,) = hp.find_heads(model)
     assert block.queries_per_kv == 2 and "does not run with fewer heads" in block.why_whole_groups
     scores = {"self": torch.rand(1, 4)}
-    with pytest.raises(ValueError, match="can only go together.*leave per_group out"):
+    with pytest.raises(ValueError, match="can only be removed together.*Leave per_group out"):
         hp.prune_mask(model, scores, 0.5, per_group=True)
     mask = {"self": torch.tensor([[1.0, 0, 1, 0]])}
-    with pytest.raises(ValueError, match="can only go together.*cut or keep all of a group"):
+    with pytest.raises(
+        ValueError, match="can only be removed together.*cut or keep all of a group"
+    ):
         hp.prune_heads(model, mask)
     pruned = hp.prune_heads(model, hp.prune_mask(model, scores, 0.5))
     assert pruned.layers[0].v_proj.out_features == 2

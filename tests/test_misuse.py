@@ -83,9 +83,9 @@ def masked_with(mask):
     return lambda model: hp.masked_heads(model, mask).__enter__()
 
 
-FORGOTTEN = r"given str: .*\[batch\]"
+FORGOTTEN = r"given str\. .*\[batch\]"
 COMPUTED = "computes its weights from others"
-OTHER = r"scores of shape .*has .*\(3, 4\).*another model"
+OTHER = r"scores have shapes .*has .*\(3, 4\).*of this model"
 MISUSES = {
     "one batch for a list": (lambda m: hp.head_importance(m, batch(3)), TypeError, FORGOTTEN),
     "one batch, swept": (lambda m: list(hp.one_head_ablation(m, batch(3))), TypeError, FORGOTTEN),
@@ -108,7 +108,7 @@ MISUSES = {
     "no labels": (lambda m: scored(m, labels=None), ValueError, "no 'labels'"),
     "an infinite loss": (  # is not taken for a head that was removed
         lambda m: scored(m, loss=lambda outputs, _: (outputs.logits - 1e309).exp().log().sum(-1)),
-        ValueError, "is NaN, as of heads that are gone"),
+        ValueError, "is NaN, which marks removed heads"),
     "an unknown variant": (
         lambda m: hp.head_importance(m, [batch(3)], variant="tokens"),
         ValueError, "unknown variant 'tokens': did you mean token"),
@@ -117,11 +117,11 @@ MISUSES = {
         lambda m: hp.head_importance(m, [batch(3)], normalize="own"),
         ValueError, "unknown normalisation 'own'"),
     "no steps": setting("importance-integrated", "steps is 0", steps=0),
-    "no probes": setting("second-order", "probes is 0; give at least 1, or None", probes=0),
-    "a loss for a norm": setting("logits-norm", "not a loss: leave loss out", loss=scored),
+    "no probes": setting("second-order", "probes is 0. Give at least 1, or None", probes=0),
+    "a loss for a norm": setting("logits-norm", "not a loss. Leave loss out", loss=scored),
     "no permutations": setting("shapley", "permutations is 0", permutations=0),
     "no updates": setting("gates", "updates is 0", updates=0),
-    "a weight beyond one": setting("importance-entropy", "alpha is 2; give the weight", alpha=2),
+    "a weight beyond one": setting("importance-entropy", "alpha is 2. Give the weight", alpha=2),
     "ranks of layers": setting("importance-entropy", "unknown among 'layer'", among="layer"),
     "scores of fewer layers": (by_scores(("self", ONES[:2])), ValueError, OTHER),
     "scores of more kinds": (by_scores(("self", ONES), ("enc-dec", ONES)), ValueError, OTHER),
@@ -131,7 +131,7 @@ MISUSES = {
         r"layer 0, head 1\) is NaN.*infinite"),
     "half a head, tuned": (
         lambda m: hp.tune_mask(m, ONES / 2, [batch(3)]),
-        ValueError, "must hold 0 and 1 only: a head is removed or"),
+        ValueError, "must contain only 0 and 1, to remove or keep"),
     "tuning what torch computes": (
         lambda m: hp.tune_mask(computed(m), FIRST, [batch(3)]), ValueError, COMPUTED),
     "folding into what torch computes": (
@@ -139,28 +139,28 @@ MISUSES = {
     "no examples": (
         lambda m: hp.head_importance(m, [{k: v[:0] for k, v in batch(3).items()}]),
         ValueError, "has no rows"),
-    "a model's name": (lambda _: hp.find_heads("bert-base-uncased"), TypeError, "str; load one"),
+    "a model's name": (lambda _: hp.find_heads("bert-base-uncased"), TypeError, "given str. Load one"),
     "no attention": (lambda _: hp.find_heads(nn.Linear(2, 2)), ValueError, "no known attention mod"),
-    "a wrapped model": (lambda m: hp.find_heads(nn.DataParallel(m)), ValueError, "give the model, wrapper"),
+    "a wrapped model": (lambda m: hp.find_heads(nn.DataParallel(m)), ValueError, "Give the model, wrapper"),
     "a loss of outputs alone": (
         lambda m: hp.score_heads(m, [batch(3)], "greedy", loss=lambda outputs: outputs.loss),
         TypeError, "the loss <lambda> failed on the model's outputs and the batch"),
     "a loss that is a number": (
         lambda m: hp.head_importance(m, [batch(3)], loss=lambda outputs, _: float(outputs.loss)),
-        TypeError, "the loss is a float, no tensor"),
+        TypeError, "the loss is a float, not a tensor"),
     "inference mode": (under_inference, ValueError, "under torch.inference_mode.*outside"),
     "a mask of integers": (masked_with(ONES.long()), TypeError, "bool or floating-point"),
     "a mask of another shape": (masked_with(ONES[:2]), ValueError, r"has shape \(2, 4\)"),
-    "a mask with NaN": (masked_with(ONES * torch.nan), ValueError, "must be finite"),
-    "half a head": (lambda m: hp.prune_heads(m, ONES / 2), ValueError, "0 and 1 only"),
+    "a mask with NaN": (masked_with(ONES * torch.nan), ValueError, "is nan. Give finite entries"),
+    "half a head": (lambda m: hp.prune_heads(m, ONES / 2), ValueError, "only 0 and 1"),
     "a head that is not there": (lambda m: hp.head_mask(m, [(3, 0)]), IndexError, "no head"),
     "a name for a mask": (
         lambda m: hp.prune_heads(m, "self"), TypeError, r"given str.*head_mask\(model"),
-    "one head for a list": (lambda m: hp.head_mask(m, FIRST[0]), TypeError, "'self' is no head"),
+    "one head for a list": (lambda m: hp.head_mask(m, FIRST[0]), TypeError, "'self' is not a head"),
     "a tensor for several kinds": (
-        lambda _: hp.prune_heads(build("bart"), ONES), TypeError, r"the kinds are \['enc-enc'"),
+        lambda _: hp.prune_heads(build("bart"), ONES), TypeError, r"The kinds are \['enc-enc'"),
     "heads without their kind": (
-        lambda _: hp.head_mask(build("bart"), [(0, 1)]), TypeError, r"\(0, 1\) is no head"),
+        lambda _: hp.head_mask(build("bart"), [(0, 1)]), TypeError, r"\(0, 1\) is not a head"),
     "half of a group": (
         lambda _: hp.prune_heads(build("llama"), FIRST), ValueError,
         r"share a key.*equally many in every group.*The groups are \[\[0, 1"),

@@ -18,7 +18,7 @@ from headprune_lib.saving import unprune_heads
 from headprune_lib.specs import ATTENTION_SPECS
 
 IDS = torch.arange(10).view(2, 5)
-COMPUTED = "computes its weights from others.*remove that first"
+COMPUTED = "computes its weights from others.*Remove that first"
 
 
 def test_masks_may_be_cumulative():
@@ -57,10 +57,10 @@ def _tied(model):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda model: model.to("meta"), "meta device; load them first"),
+        (lambda model: model.to("meta"), "meta device. Load them first"),
         (_quantised, "no plain weights to slice.*then quantise"),
         (lambda model: attention(model).self.value.add_module("lora_A", torch.nn.Linear(16, 2)),
-         r"value: Linear wraps the weights in an adapter \(LoRA\): merge it first"),
+         r"value: Linear wraps the weights in an adapter \(LoRA\)\. Merge it first"),
         (_tied, r"weights are tied \(.*layer.0.attention.self.query.weight"),
         (lambda model: parametrizations.weight_norm(attention(model).self.value), COMPUTED),
         (lambda model: torch.nn.utils.weight_norm(attention(model).output.dense), COMPUTED),

@@ -115,7 +115,7 @@ def test_a_revision_on_the_hub(tmp_path):
         where = {"HF_ENDPOINT": server.address, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
         said = python(code, **where).stdout.splitlines()
     assert said[0] == str([len(heads) for heads in kept(pruned()).values()])
-    assert "someone/other is no folder here, and the Hub does not give it" in said[1]
+    assert "someone/other is not a local folder, and the Hub does not have it" in said[1]
     assert any(hub.COMMIT in asked for asked in server.asked)
 
 
@@ -173,10 +173,10 @@ def test_a_class_of_ones_own_is_loaded_where_it_is_given(tmp_path):
     folder = hp.save_pruned(model, tmp_path / "model")
     same(hp.load_pruned(folder, model_class=Own), model)
     for given, message in (
-        (None, r"names \['Own'\], which transformers.*model_class=…"),
+        (None, r"names \['Own'\] instead of a class of transformers.*model_class=…"),
         (t.BertModel, "do not fit BertModel, which lacks 2 .*classifier"),
-        (t.DistilBertModel, r"bert\..* lost heads, and DistilBertModel has no such mod"),
-        (dict, "model_class is <class 'dict'>; give a class"),
+        (t.DistilBertModel, r"bert\..* lost heads, but DistilBertModel has no such mod"),
+        (dict, "model_class is <class 'dict'>. Give a class"),
     ):
         with pytest.raises(ValueError, match=message):
             hp.load_pruned(folder, model_class=given)
@@ -200,21 +200,25 @@ def _untied(_model):
 
 
 ADAPTER = "bert.encoder.layer.1.attention.self.query.lora_A"
-BESIDE = "changed beside its heads.*"
+BESIDE = "changed apart from its heads.*"
 
 
 @pytest.mark.parametrize(
     ("use", "change", "message"),
     [
-        ("save", lambda m: Bound(m.config, 1), "not made of its configuration"),
-        ("save", _wrapper, r"merge the adapter first, model = model\.merge_and_unload"),
+        ("save", lambda m: Bound(m.config, 1), "not built from its configuration"),
+        ("save", _wrapper, r"Merge the adapter first: model = model\.merge_and_unload"),
         ("save", part(ADAPTER, nn.Linear(16, 2)), BESIDE + r"query\.lora_A\.weight.*Merge adapt"),
         ("save", part("classifier", nn.Linear(16, 7)), BESIDE + r"classifier\.bias', 'classifier"),
-        ("unprune", lambda m: Bound(m.config, 1), "Bound is not made of its configuration alone"),
+        (
+            "unprune",
+            lambda m: Bound(m.config, 1),
+            "Bound is not built from its configuration alone",
+        ),
         ("unprune", part("bert.pooler.activation", nn.ReLU()), "bert.pooler.activation is ReLU"),
         ("unprune", part("classifier", nn.Linear(16, 7)), "classifier.*changes into model.config"),
-        ("unprune", _untied, "is not tied as its class ties it"),
-        ("unprune", nn.DataParallel, "DataParallel is no model of transformers"),
+        ("unprune", _untied, "is not tied as in its class"),
+        ("unprune", nn.DataParallel, "DataParallel is not a transformers model"),
     ],
 )
 def test_what_cannot_be_made_again_is_neither_written_nor_unpruned(use, change, message, tmp_path):
@@ -246,8 +250,11 @@ def recorded(old, new):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (recorded(b"{", b"["), r"model\.safetensors is damaged \(not what the library writes"),
-        (recorded(b"[1, 2]", b"[2, 9]"), r"\[2, 9\] are no heads of bert\.encoder\.layer\.0"),
+        (
+            recorded(b"{", b"["),
+            r"model\.safetensors is damaged \(its record is not what the library writes",
+        ),
+        (recorded(b"[1, 2]", b"[2, 9]"), r"\[2, 9\] are not heads of bert\.encoder\.layer\.0"),
         (recorded(b"[1, 2]", b"[0, 1, 2]"), r"tensors of the weights do not fit.*attention"),
         (lambda weights, record: weights.pop(record), r"weights do not fit.*layer\.0\.attention"),
         (

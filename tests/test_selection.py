@@ -36,7 +36,7 @@ def test_masks_along_an_order_are_those_of_each_number_of_heads():
     for n_cut, mask in zip(counts, order_masks(model, order, counts), strict=True):
         torch.testing.assert_close(mask, hp.head_mask(model, order[:n_cut]), rtol=0, atol=0)
     for wrong in (-1, len(order) + 1):
-        with pytest.raises(ValueError, match=f"n_cut is {wrong}; give 0 to {len(order)}"):
+        with pytest.raises(ValueError, match=f"n_cut is {wrong}. Give 0 to {len(order)}"):
             order_masks(model, order, [1, wrong])
 
 
@@ -119,10 +119,13 @@ def test_a_model_that_is_uneven_is_made_even():
 
 
 LESS = [
-    (hp.prune_mask, "bert", 0.5, {"keep_at_least": 4}, "for 6 of 12 heads, and 0 go: each layer keeps 4"),
-    (hp.prune_mask, "llama", 0.3, {}, "asks for 3 of 12 heads, and 2 go: .* go together, 2 at a time"),
-    (hp.prune_mask, "masks only", 0.9, {}, "asks for 7 of 8 heads, and 0 go: heads can only be masked"),
-    (hp.uniform_mask, "bert", 0.1, {}, "amount 0.1 of 4 heads is less than one: no head goes"),
+    (hp.prune_mask, "bert", 0.5, {"keep_at_least": 4},
+     "for 6 of 12 heads, but 0 can be removed: each layer keeps 4"),
+    (hp.prune_mask, "llama", 0.3, {},
+     "asks for 3 of 12 heads, but 2 can be removed: .* are removed together, 2 at a time"),
+    (hp.prune_mask, "masks only", 0.9, {},
+     "asks for 7 of 8 heads, but 0 can be removed: heads can only be masked"),
+    (hp.uniform_mask, "bert", 0.1, {}, "amount 0.1 of 4 heads is less than one, so none is removed"),
 ]  # fmt: skip
 
 

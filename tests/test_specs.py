@@ -46,7 +46,7 @@ THREE = {"query": "q", "key": "k", "value": "v", "output": "o"}
     ("names", "message"),
     [
         ({**THREE, "output": ""}, "output is ''.*every attention module has one"),
-        ({**THREE, "extra_projections": "positions"}, "give a tuple"),
+        ({**THREE, "extra_projections": "positions"}, "Give a tuple"),
         ({"output": "o", "query": "q", "key": "k"}, "all three projections, or the fused one"),
         ({**THREE, "fused": "qkv"}, "all three projections, or the fused one"),
         ({"like": "BertAtention"}, "'BertAtention': did you mean BertAttention"),
@@ -71,10 +71,10 @@ def test_former_names_work_and_warn(taught):
     for owner, names in ((headprune_lib, NAMES), (layer, of_layer), (spec, parts)):
         for old, new in names.items():
             with pytest.warns(
-                DeprecationWarning, match=f"{old} is called {new.split('.')[-1]} now"
+                DeprecationWarning, match=f"{old} is now called {new.split('.')[-1]}"
             ):
                 assert attrgetter(old)(owner) is attrgetter(new)(owner)
-    with pytest.warns(DeprecationWarning, match="= is called"):
+    with pytest.warns(DeprecationWarning, match="= is now called"):
         old = register_attention("Old", fused="qkv", output="o", **dict.fromkeys(parts, ()))
     new = register_attention("New", fused="qkv", output="o", **dict.fromkeys(parts.values(), ()))
     assert old == new

@@ -61,8 +61,8 @@ def confidence(
     ends = special_ids(model, ENDS) if leave_out is None else leave_out
     if leave_out is None and not ends and getattr(model, "main_input_name", "") == "input_ids":
         warnings.warn(
-            "the model's configuration names no end mark and no separator, so that weights on them "
-            "count: give leave_out=end_ids(tokenizer), or leave_out=() if they are to count",
+            "the model's configuration names no end mark and no separator, so attention to them "
+            "counts. Give leave_out=end_ids(tokenizer), or leave_out=() to count it",
             stacklevel=3,
         )
     (means,) = means_over_queries(model, batches, [lambda w: greatest(w, ends)], device)
@@ -78,7 +78,7 @@ def entropy(
     device: Device = None,
     leave_out: Collection[int] = (),
 ) -> HeadTensors:
-    """Entropy of attention weights; heads that attend widely are kept.
+    """Entropy of attention weights; heads attending widely are kept.
 
     Mean over real queries of the entropy divided by the log of the number of visible keys, 0 to 1.
     A head that never sees two keys scores 0. It reads no labels.
@@ -162,7 +162,7 @@ def importance_entropy(
         leave_out: see :func:`headprune_lib.criteria.attention.entropy`.
     """
     if not isinstance(alpha, int | float) or not 0 <= alpha <= 1:
-        raise ValueError(f"alpha is {alpha!r}; give the weight of importance, a number from 0 to 1")
+        raise ValueError(f"alpha is {alpha!r}. Give the weight of importance, a number from 0 to 1")
     if among not in ("kind", "model"):
         raise ValueError(unknown("among", among, ["kind", "model"]))
     important, wide = both(model, batches, loss=loss, device=device, leave_out=leave_out)

@@ -205,7 +205,7 @@ def logits_norm(
     Guo et al. 2026 (Greedy-Gnorm), whose code calls it Taylor importance.
     """
     if loss is not None:
-        raise ValueError("logits-norm derives the norm of the logits, not a loss: leave loss out")
+        raise ValueError("logits-norm differentiates the logits' norm, not a loss. Leave loss out")
     return importance(model, batches, loss=_norm, device=device)
 
 
@@ -235,7 +235,7 @@ def importance_integrated(
     The midpoint rule takes ``steps`` passes per pass of :func:`headprune_lib.head_importance`.
     """
     if steps < 1:
-        raise ValueError(f"steps is {steps}; the integral needs at least 1")
+        raise ValueError(f"steps is {steps}. Give at least 1")
     blocks, oom_limit = find_heads(model), OomLimit()
 
     def sums_of(batch: Batch) -> list[Sum]:
@@ -279,11 +279,11 @@ def second_order(
     kernel = getattr(model.config, "_attn_implementation", "eager")
     if kernel not in ("eager", "sdpa"):
         raise ValueError(
-            f"a second derivative is wanted, and the kernel {kernel!r} has none: call "
+            f"a second derivative is needed, and the kernel {kernel!r} has none. Call "
             'model.set_attn_implementation("eager") or ("sdpa") first'
         )
     if probes is not None and probes < 1:
-        raise ValueError(f"probes is {probes}; give at least 1, or None for one a head")
+        raise ValueError(f"probes is {probes}. Give at least 1, or None for one per head")
     blocks = find_heads(model)
     generator = torch.Generator().manual_seed(seed)
 

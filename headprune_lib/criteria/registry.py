@@ -100,12 +100,14 @@ def register_criterion(
     """
     # no spaces: in an order's name they separate the criterion from the words that follow
     if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
-        raise ValueError(f"a criterion's name has small letters, digits and hyphens, not {name!r}")
+        raise ValueError(
+            f"{name!r} is not a criterion's name. Use small letters, digits and hyphens"
+        )
 
     def register(function: Function) -> Function:
         criterion = Criterion(name, function, normalize, variant, version, weights)
         if name in CRITERIA and (defined_in := CRITERIA[name].place) != criterion.place:
-            raise ValueError(f"criterion {name!r} is taken ({defined_in}); give another name")
+            raise ValueError(f"criterion {name!r} is taken ({defined_in}). Give another name")
         CRITERIA[name] = criterion
         return function
 

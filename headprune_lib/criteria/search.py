@@ -38,9 +38,9 @@ def greedy(
     device: Device = None,
     steps: int = 20,
 ) -> HeadTensors:
-    """Rank in a search that first removes what raises the loss least.
+    """Rank in backward elimination by the smallest rise in loss.
 
-    Backward elimination: 0 (removed first) to 1. Each of ``steps`` steps measures the loss without
+    Ranks go from 0 (removed first) to 1. Each of ``steps`` steps measures the loss without
     each remaining head, and removes as many heads as :func:`headprune_lib.prune_schedule` says,
     those that raise the loss least first. The batches are read once and kept.
     """
@@ -205,10 +205,10 @@ def _searched(
     """Check the settings, and return the batches as a list, since they are read repeatedly."""
     for name, number in repeats.items():
         if number < 1:
-            raise ValueError(f"{name} is {number}; give at least 1")
+            raise ValueError(f"{name} is {number}. Give at least 1")
     kept = [check_batch(batch) for batch in batches]
     if not kept:
-        raise ValueError("no batches given: give at least one, with one example or more")
+        raise ValueError("no batches given. Give at least one, with one example or more")
     labelled = [batch for batch in kept if isinstance(batch.get("labels"), Tensor)]
     usual = loss or default_loss(model)  # a custom loss decides itself what counts
     if loss is None and labelled and not any(n_labels(usual, batch) for batch in labelled):

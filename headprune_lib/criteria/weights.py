@@ -43,15 +43,15 @@ def _norms(model: nn.Module, block: AttentionLayer) -> Tensor:
         return torch.zeros(0, dtype=torch.float64)
     if not block.spec.makes_keys:
         raise ValueError(
-            f"{block.path} reads the values that another layer makes, so that its weights alone do "
-            "not tell its heads' size; score by a criterion that runs the model"
+            f"{block.path} reads the values that another layer makes, so its heads cannot be "
+            "scored by their weights alone. Use a criterion that runs the model"
         )
     matrix = _matrix(model, block, "fused" if block.spec.fused else "value")
     rows = head_rows(model, block, block.kept_heads)["value"]
     if len(rows) * block.queries_per_kv != n * block.head_dim:
         raise ValueError(
             f"{block.path}: one projection makes keys and values of a head, and which of its rows "
-            "are the values is not known; score by a criterion that runs the model"
+            "are the values is not known. Use a criterion that runs the model"
         )
     value = matrix[rows].unflatten(0, (-1, block.head_dim))  # (value heads, width, hidden)
     value = value.repeat_interleave(n // len(value), 0)
@@ -67,8 +67,8 @@ def _matrix(model: nn.Module, block: AttentionLayer, part: str) -> Tensor:
     weight = getattr(module, "weight", None)
     if not isinstance(weight, Tensor) or not weight.is_floating_point():
         raise ValueError(
-            f"{block.path}, {part}: {type(module).__name__} holds no plain weights (quantised?); "
-            "score the model before it is quantised, or by a criterion that runs it"
+            f"{block.path}, {part}: {type(module).__name__} has no plain weights (quantised?). "
+            "Score the model before it is quantised, or by a criterion that runs it"
         )
     return matrix_of(module).detach().cpu().double()
 

@@ -32,8 +32,8 @@ def inputs_for(model: nn.Module) -> Inputs:
         else:
             return placed
     raise ValueError(
-        f"no random inputs were found that {type(model).__name__} runs on, so that what is "
-        f"written could not be compared with it ({one_line(problem) if problem else 'none'})"
+        f"no random inputs were found that {type(model).__name__} runs on, so the export "
+        f"cannot be compared with it ({one_line(problem) if problem else 'none'})"
     )
 
 
@@ -56,7 +56,7 @@ def difference(
     """
     shapes = [[tuple(output.shape) for output in outputs] for outputs in (here, there)]
     if shapes[0] != shapes[1]:
-        raise ValueError(f"outputs have the shapes {shapes[1]}, expected {shapes[0]}")
+        raise ValueError(f"the export's outputs have shapes {shapes[1]}, expected {shapes[0]}")
     size = max([1.0, *(float(output.abs().max()) for output in here if output.numel())])
     kind = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     allowed = size * max(tolerance, 4 * torch.finfo(kind).eps)
@@ -64,7 +64,8 @@ def difference(
     largest = max(gaps, default=0.0)
     if not largest <= allowed:
         raise ValueError(
-            f"what was written differs from the model by {largest:.2g}, more than rounding ({allowed:.2g})"
+            f"the export differs from the model by {largest:.2g}, more than rounding "
+            f"({allowed:.2g})"
         )
     return largest
 

@@ -72,14 +72,14 @@ def export_gguf(
     """
     model, path = unwrap_compiled(model), Path(path)
     if path.exists():
-        raise FileExistsError(f"{path} is there already; choose a new name for the file")
+        raise FileExistsError(f"{path} already exists. Choose a new name for the file")
     if tokenizer_from is not None and not Path(tokenizer_from).is_file():
-        raise FileNotFoundError(f"no file {tokenizer_from} to take the tokenizer from")
+        raise FileNotFoundError(f"no file {tokenizer_from} to copy the tokenizer from")
     if find_spec("gguf") is None:
-        raise ValueError("GGUF needs gguf, not installed: pip install 'headprune[gguf]'")
+        raise ValueError("GGUF export needs gguf. Run pip install 'headprune[gguf]'")
     blocks = find_heads(model)
     for why in _why_not(model, blocks):
-        raise ValueError(f"{why}; save_pruned and load_pruned keep it, and --format onnx writes it")
+        raise ValueError(f"{why}. Use --format onnx, or save_pruned and load_pruned")
     with staged_path(path) as staged:
         architecture = _write(model, blocks, staged, tokenizer_from)
     return ExportedFile(path, architecture, str(tokenizer_from or "none"))
@@ -90,28 +90,28 @@ def _why_not(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> Iterat
     name, config = type(model).__name__, model.config
     if name not in _CLASSES:
         yield (
-            f"{name} has no architecture in llama.cpp that takes numbers of heads for each layer, "
-            f"which {' and '.join(_CLASSES)} have in its {UNEVEN!r}"
+            f"{name} has no architecture in llama.cpp that takes a number of heads for each layer: "
+            f"only {' and '.join(_CLASSES)} have one, {UNEVEN!r}"
         )
     released = type(model) is getattr(transformers, name, None)
     if not released or any(block.source != "table" for block in blocks):
         yield (
-            f"{name}, or its attention, runs other code than that of transformers, and llama.cpp "
-            "would not run it"
+            f"{name}, or its attention, runs code other than that of transformers, which llama.cpp "
+            "does not run"
         )
     for weight, gguf_name in _places(model).items():
         if gguf_name is None:
-            yield f"llama.cpp's {UNEVEN!r} has no {weight}; merge an adapter first (merge_and_unload)"
+            yield f"llama.cpp's {UNEVEN!r} has no {weight} (merge adapters first: merge_and_unload)"
     if config.hidden_act != "silu":
-        yield f"llama.cpp's {UNEVEN!r} computes silu, and this model {config.hidden_act}"
+        yield f"llama.cpp's {UNEVEN!r} computes silu, but this model computes {config.hidden_act}"
     if window := getattr(config, "sliding_window", None):
-        yield f"llama.cpp's {UNEVEN!r} has no sliding window, and this model's is {window}"
+        yield f"llama.cpp's {UNEVEN!r} has no sliding window, but this model has one of {window}"
     if (kind := config.rope_parameters["rope_type"]) not in ("default", "llama3"):
-        yield f"rotary positions scaled by {kind!r} are not written"
+        yield f"rotary positions scaled by {kind!r} cannot be written"
     if not blocks[0].kept_heads:
         yield (
-            "the first layer has no heads left, and llama.cpp reads the width of a head only where "
-            "the first layer has some: keep one there (prune with --keep-at-least 1)"
+            "the first layer has no heads left, but llama.cpp reads the width of a head from it "
+            "(prune with --keep-at-least 1)"
         )
 
 
@@ -191,7 +191,7 @@ def _add_tokenizer(writer: Any, tokenizer_from: str | os.PathLike | None) -> Non
     reader = gguf.GGUFReader(tokenizer_from)
     fields = [field for name, field in reader.fields.items() if name.startswith("tokenizer.")]
     if not fields:
-        raise ValueError(f"{tokenizer_from} holds no tokenizer")
+        raise ValueError(f"{tokenizer_from} contains no tokenizer")
     for field in fields:
         inner = field.types[1] if len(field.types) > 1 else None
         writer.add_key_value(field.name, field.contents(), field.types[0], sub_type=inner)
@@ -201,7 +201,7 @@ def _add_tokenizer(writer: Any, tokenizer_from: str | os.PathLike | None) -> Non
 def _reading(path: Path, what: str) -> Iterator[None]:
     """Turn any error of the readers within the context into a ValueError that names the file."""
     if find_spec("gguf") is None:
-        raise ValueError(f"{path} is read by gguf, not installed: pip install 'headprune[gguf]'")
+        raise ValueError(f"reading {path} needs gguf. Run pip install 'headprune[gguf]'")
     try:
         with quiet():
             yield
@@ -237,13 +237,13 @@ def _check_all_read(path: Path, read: Any, found: Mapping[str, Any]) -> None:
         raise ValueError(f"it lacks {len(missing)} tensors, such as {missing[0]}")
     names = [tensor.name for tensor in gguf.GGUFReader(path).tensors]
     if any(name.startswith("rope_") for name in names):  # of Llama 3.1's scaled positions
-        raise ValueError("it holds scaled rotary positions (rope_freqs), which are not supported")
+        raise ValueError("it has scaled rotary positions (rope_freqs), which are not supported")
     parameters = [name for name, _ in read.named_parameters()]
     biases, biases_taken = (sum(n.endswith(".bias") for n in each) for each in (names, parameters))
     if biases > biases_taken or len(names) > len(parameters):
         raise ValueError(
-            f"it holds {len(names)} tensors, {biases} biases among them, and "
-            f"{type(read).__name__} takes {len(parameters)} and {biases_taken}"
+            f"it has {len(names)} tensors, {biases} biases among them, but "
+            f"{type(read).__name__} takes {len(parameters)} tensors and {biases_taken} biases"
         )
 
 
@@ -259,4 +259,4 @@ def read_gguf_tokenizer(path: Path) -> PreTrainedTokenizerBase:
 
         if "tokenizer.ggml.tokens" in gguf.GGUFReader(path).fields:
             return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-    raise FileNotFoundError(f"{path} holds no tokenizer")
+    raise FileNotFoundError(f"{path} contains no tokenizer")

@@ -72,8 +72,8 @@ def export_onnx(model: PreTrainedModel, folder: str | os.PathLike) -> ExportedGr
                 exported = OnnxExporter().export(model, traced, OnnxConfig(dynamic_shapes=free))
         except Exception as error:  # tracing may raise anything for a model's code
             raise ValueError(
-                f"{type(model).__name__} cannot be traced as one graph ({one_line(error)}); "
-                "save_pruned and load_pruned keep it"
+                f"{type(model).__name__} cannot be traced as one graph ({one_line(error)}). "
+                "Use save_pruned and load_pruned"
             ) from error
         if not hasattr(exported, "save_pretrained"):
             raise ValueError(_OLD_EXPORTER)
@@ -85,14 +85,16 @@ def export_onnx(model: PreTrainedModel, folder: str | os.PathLike) -> ExportedGr
 # the exporter of transformers 5.17 returns another kind of graph
 _OLD_EXPORTER = (
     "this version of transformers has no ONNX exporter (transformers.exporters) whose graphs can be "
-    "saved; install a newer one, pip install -U transformers"
+    "saved. Install a newer one: pip install -U transformers"
 )
 
 
 def _check_installed() -> None:
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
-        raise ValueError(f"ONNX needs {', '.join(missing)}: pip install 'headprune[onnx]'")
+        raise ValueError(
+            f"ONNX export needs {', '.join(missing)}. Run pip install 'headprune[onnx]'"
+        )
     if find_spec("transformers.exporters") is None:
         raise ValueError(_OLD_EXPORTER)
 

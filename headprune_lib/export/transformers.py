@@ -23,9 +23,9 @@ from headprune_lib.slicing import RECORD
 from headprune_lib.specs import AttentionLayer
 
 _OTHERWISE = (
-    "keep the folder of save_pruned, which load_pruned opens; or take --format onnx, which writes "
-    "any numbers of heads; or --full-size (full_size=True), which writes the unpruned size with "
-    "zeros in place of what was removed"
+    "the folder of save_pruned, which load_pruned opens, or --format onnx, which writes any "
+    "numbers of heads, or --full-size (full_size=True), which writes the unpruned size with zeros "
+    "for what was removed"
 )
 
 
@@ -73,8 +73,8 @@ def export_transformers(
     model = unwrap_compiled(model)
     if getattr(transformers, type(model).__name__, None) is not type(model):
         raise ValueError(
-            f"{type(model).__qualname__} is no class of transformers, which could not open it; "
-            f"merge adapters first, model.merge_and_unload(); {_OTHERWISE}"
+            f"{type(model).__qualname__} is not a class of transformers, which could not open it. "
+            "Merge adapters first (model.merge_and_unload()), or use save_pruned or --format onnx"
         )
     folder, reasons = Path(folder), []
     if full_size:
@@ -109,11 +109,11 @@ def _with_weights(one: Candidate, weights: dict[str, Tensor]) -> PreTrainedModel
         plain = one.model_class(one.config())
     expected = plain.state_dict()
     for name in sorted(expected.keys() ^ weights.keys()):
-        raise ValueError(f"{name} is in one of them alone")
+        raise ValueError(f"{name} is in only one of the two models")
     for name, values in weights.items():
         if expected[name].shape != values.shape:
             raise ValueError(
-                f"{one.model_class.__name__} makes {name} of {tuple(expected[name].shape)}, and "
+                f"{one.model_class.__name__} makes {name} of {tuple(expected[name].shape)}, but "
                 f"{tuple(values.shape)} is left of it"
             )
     plain.load_state_dict(weights, assign=True)
@@ -139,7 +139,8 @@ def _plain_weights(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> 
         if len(kept) > 1:
             raise ValueError(
                 f"the layers of {layers[0].kind!r} share one table of position biases and must keep "
-                f"the same heads: prune with --uniform (headprune_lib.uniform_mask); or {_OTHERWISE}"
+                "the same heads. Prune with --uniform (headprune_lib.uniform_mask), or use "
+                f"{_OTHERWISE}"
             )
         for block in layers:
             name = f"{block.path}.relative_attention_bias.weight"
@@ -155,23 +156,25 @@ def _refusal(
     for kind, layers in by_kind(blocks).items():
         counts = sorted({len(layer.kept_heads) for layer in layers})
         if counts == [0]:
-            return f"no layer of {kind!r} has a head, which no configuration says; {_OTHERWISE}"
+            return f"no layer of {kind!r} has a head, which no configuration says. Use {_OTHERWISE}"
         if len(counts) == 1:
             continue
         left = f"layers of {kind!r} have {counts[0]} to {counts[-1]} heads left, and {name} takes"
         if next(numbers_taken(model, blocks), None) is None:
-            return f"{left} no other of this width, so that --uniform does not help: {_OTHERWISE}"
+            return f"{left} no fewer of this width, so --uniform does not help. Use {_OTHERWISE}"
         return (
-            f"{left} one number for all, at least one: prune with --uniform "
-            f"(headprune_lib.uniform_mask), which keeps as many in each layer; or {_OTHERWISE}"
+            f"{left} one number for all, at least one. Prune with --uniform "
+            f"(headprune_lib.uniform_mask), which keeps as many in each layer, or use {_OTHERWISE}"
         )
     possible = [number for number in numbers_taken(model, blocks) if number < len(block.kept_heads)]
     why = "; ".join(dict.fromkeys(reasons)).rstrip(". ")
     if possible:
-        hint = f"It takes {' or '.join(map(str, possible))} heads in every layer: prune to that; or"
+        hint = (
+            f"It takes {' or '.join(map(str, possible))} heads in all layers. Prune to that, or use"
+        )
     else:
-        hint = "Nor does it take fewer heads of this width in all layers:"
+        hint = "Nor does it take fewer heads of this width in all layers. Use"
     return (
-        f"no configuration of {name} says {len(block.kept_heads)} heads of width {block.head_dim} in every "
-        f"layer: {why}. {hint} {_OTHERWISE}"
+        f"no configuration of {name} has {len(block.kept_heads)} heads of width {block.head_dim} "
+        f"in every layer: {why}. {hint} {_OTHERWISE}"
     )

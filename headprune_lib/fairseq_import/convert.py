@@ -98,7 +98,7 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrained
     for name, tensor in renamed.items():
         if tensor.shape != expected[name].shape:
             shape, said = tuple(tensor.shape), tuple(expected[name].shape)
-            raise ValueError(f"{name} has shape {shape}, and the arguments say {said}")
+            raise ValueError(f"{name} has shape {shape}, but the arguments say {said}")
     model.load_state_dict(renamed, strict=False)
     # as in fairseq's search: a translation has at least one piece, and no padding
     model.generation_config.update(suppress_tokens=[PAD], min_new_tokens=1)
@@ -131,13 +131,13 @@ def _why_not(arguments: dict[str, Any]) -> Iterator[str]:
     """Reasons why transformers has no counterpart for the arguments."""
     for name, only in _ONLY.items():
         if (arguments.get(name, only) or False) != (only or False):
-            yield f"{name} is {arguments[name]!r}: transformers has no counterpart (only {only!r})"
+            yield f"{name} is {arguments[name]!r}, but transformers supports only {only!r}"
     widths = [arguments[f"{side}_embed_dim"] for side in _SIDES]
     if widths[0] != widths[1]:
-        yield f"encoder and decoder are {widths} wide: MarianMTModel has one width"
+        yield f"encoder and decoder have widths {widths}, but MarianMTModel has one for both"
     for name in ("decoder_output_dim", "decoder_input_dim"):
         if arguments.get(name) not in (None, widths[1]):
-            yield f"{name} is {arguments[name]}, not the decoder's width: MarianMTModel has one"
+            yield f"{name} is {arguments[name]}, not {widths[1]}: MarianMTModel has one width"
     if (activation := arguments.get("activation_fn", "relu")) not in _ACTIVATIONS:
         yield f"activation_fn is {activation!r}, expected one of {sorted(_ACTIVATIONS)}"
     learned, before = (
@@ -145,11 +145,11 @@ def _why_not(arguments: dict[str, Any]) -> Iterator[str]:
         for name in ("learned_pos", "normalize_before")
     )
     if learned[0] != learned[1]:
-        yield "positions are learned on one side only: not supported"
+        yield "positions are learned on one side only, which is not supported"
     if before[0] != before[1]:
-        yield "the norm is before the blocks of one side only: not supported"
+        yield "the norm is before the blocks of one side only, which is not supported"
     if before[0] and learned[0]:
-        yield "positions are learned and the norm is before each block: no counterpart for both"
+        yield "positions are learned and the norm is before each block: no model supports both"
 
 
 def _modern(weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -175,7 +175,7 @@ def _config(arguments: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, 
     shared = bool(arguments.get("share_all_embeddings"))
     tied = shared or bool(arguments.get("share_decoder_input_output_embed"))
     if not tied and _output(weights) is None:
-        raise ValueError("the checkpoint holds no weights of the output projection")
+        raise ValueError("the checkpoint has no weights of the output projection")
     lengths = [arguments.get(f"max_{side}_positions") or 1024 for side in ("source", "target")]
     return {
         "vocab_size": len(source),

@@ -100,20 +100,20 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             containers and argparse's namespace.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"no checkpoint {path}")
+        raise FileNotFoundError(f"the checkpoint {path} does not exist")
     try:
         with torch.serialization.safe_globals(_ALLOWED):
             checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"{path} is not read: it holds more than weights and arguments ({reason}). Such a "
-            "file can run code when it is opened; nothing in it has been run"
+            f"{path} is not read: it contains more than weights and arguments ({reason}). Such a "
+            "file can run code when it is opened, but nothing in it has been run"
         ) from None
     except (RuntimeError, EOFError) as error:
-        raise ValueError(f"{path} is damaged or no checkpoint: {error}") from None
+        raise ValueError(f"{path} is damaged or not a checkpoint: {error}") from None
     if not isinstance(checkpoint, dict) or "model" not in checkpoint:
-        raise ValueError(f"{path} is no fairseq checkpoint: it holds no 'model'")
+        raise ValueError(f"{path} is not a fairseq checkpoint: it has no 'model'")
     return checkpoint
 
 
@@ -123,7 +123,7 @@ def _arguments(path: Path, checkpoint: dict[str, Any]) -> dict[str, Any]:
     if arguments is None:
         arguments = (checkpoint.get("cfg") or {}).get("model")
     if arguments is None:
-        raise ValueError(f"{path} holds neither 'args' nor 'cfg' with the model's arguments")
+        raise ValueError(f"{path} has neither 'args' nor 'cfg' with the model's arguments")
     return dict(arguments if isinstance(arguments, dict) else vars(arguments))
 
 
@@ -234,9 +234,11 @@ def import_fairseq(
     paths = [Path(path) for path in dictionaries]
     for path in (*paths, *([Path(bpe)] if bpe is not None else [])):
         if not path.is_file():
-            raise FileNotFoundError(f"no file {path}")
+            raise FileNotFoundError(f"the file {path} does not exist")
     if len(paths) not in (1, 2):
-        raise ValueError(f"{len(paths)} dictionaries; give source and target, or one for both")
+        raise ValueError(
+            f"{len(paths)} dictionaries given. Give source and target, or one for both"
+        )
     loaded = read_checkpoint(Path(checkpoint))
     model = convert(_arguments(Path(checkpoint), loaded), loaded["model"])
     sides = model.model.encoder, model.model.decoder
@@ -245,6 +247,7 @@ def import_fairseq(
     for path, words, size in zip((paths[0], paths[-1]), (source, target), sizes, strict=True):
         if len(words) != size:
             raise ValueError(
-                f"{path} has {len(words)} entries, the embeddings {size}: are they of one training?"
+                f"{path} has {len(words)} entries, but the embeddings have {size}. Give the "
+                "dictionaries of the same training"
             )
     return FairseqTranslator(model, source, target, Splitter(None if bpe is None else Path(bpe)))

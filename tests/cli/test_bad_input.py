@@ -99,8 +99,8 @@ WORDS = [
     ("export pruned full", "full exists and is not overwritten. Give a new path"),
     ("export pruned out --tokenizer-from x.gguf", "is for --format gguf"),
     ("export ./none out", "no folder ./none"),
-    ("export even out", "no configuration of BertForSequenceClassification says 3 heads"),
-    ("export pruned out", "takes no other of this width"),
+    ("export even out", "no configuration of BertForSequenceClassification has 3 heads"),
+    ("export pruned out", "takes no fewer of this width"),
     ("export even out --format gguf", "no architecture in llama.cpp"),
     ("export even out --format gguf --tokenizer-from x", "no file"),
 ]
@@ -108,7 +108,7 @@ WORDS = [
 OPTIONS = [
     ("", "no bound given. Give exactly one of --amount, --parameters"),
     ("--amount 2", "Invalid value for '--amount'"),
-    ("--parameters 1e3", "1,000 is out of reach"),
+    ("--parameters 1e3", "1,000 cannot be reached: the model has"),
     ("--parameters inf", "--parameters is inf. Give a finite number"),
     ("--seconds 1", "--seconds needs --at"),
     ("--cache-bytes 9 --at 1x8", "Bert"),
@@ -118,12 +118,12 @@ OPTIONS = [
     ("--amount 0.5 --device gpu", "no device 'gpu' here"),
     ("--amount 0.5 --by importence", "did you mean importance"),
     ("--amount 0.5 --bleu", "--bleu is for translation models"),
-    ("--amount 0.1", "amount 0.1 of 8 heads is less than one: no head goes"),
+    ("--amount 0.1", "amount 0.1 of 8 heads is less than one, so none is removed"),
     ("--amount 0.2 --uniform", "amount 0.2 of 4 heads is less than one"),
     ("--amount 0.5 --report rows.tsv/r.html", "r.html cannot be created in"),
     ("--amount 0.5 --report rows.tsv", "rows.tsv exists and is not overwritten. Give a new path"),
     ("--amount 0.5 --report out", "out is a folder or the same path as OUT"),
-    ("--amount 0.5 --kind cross", "no kind 'cross' in BertForSequenceClassification"),
+    ("--amount 0.5 --kind cross", "BertForSequenceClassification has no kind 'cross'"),
 ]
 
 
@@ -226,8 +226,8 @@ MODELS = [
     ("classifier", config(hidden_size=32), "do not fit config.json, such as bert.embeddings."),
     ("classifier", config(hidden_size=40_000_000), "do not fit config.json"),  # no such memory
     ("classifier", config(num_hidden_layers=3), "the weights lack 16 tensors that BertFor"),
-    ("classifier", config(architectures=["pipeline"]), "names ['pipeline'], which transformers"),
-    ("classifier", config(architectures=None), "names no class"),
+    ("classifier", config(architectures=["pipeline"]), "names ['pipeline'] instead of a class of"),
+    ("classifier", config(architectures=None), "names no class instead of a class"),
     ("classifier", cut("model.safetensors", 900), "model.safetensors is damaged"),
     ("pruned", without("model.safetensors"), "no file named model.safetensors"),
     ("pruned", config(num_attention_heads=3), "do not fit"),

@@ -40,7 +40,7 @@ def test_seconds_by_a_measured_table(tmp_path, folder, labelled):
     assert found["after"]["heads"] == 8 and [p["heads gone"] for p in found["walked"]] == [0]
     assert 0 < found["walked"][0]["seconds a pass"] < 60
     result = run("prune", folder, labelled, tmp_path / "no", "--seconds", 1e-9, "--at", "2x8")
-    assert result.exit_code == 2 and "1e-09 is out of reach" in result.stderr
+    assert result.exit_code == 2 and "1e-09 cannot be reached" in result.stderr
     assert not (tmp_path / "no").exists()
 
 

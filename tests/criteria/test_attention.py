@@ -44,7 +44,7 @@ def test_entropy_is_the_mean_over_real_queries_at_any_batch_size(model, examples
 
 def test_confidence_leaves_the_end_mark_out_and_says_where_none_is_known(model, examples, split):
     every = by_rows(model, examples, lambda given: float(given.max()))
-    with pytest.warns(UserWarning, match=r"give leave_out=end_ids\(tokenizer\)"):
+    with pytest.warns(UserWarning, match=r"Give leave_out=end_ids\(tokenizer\)"):
         torch.testing.assert_close(confidence(model, split([2]))["self"], every)
     end = int(examples["input_ids"][0, 0])
     with warnings.catch_warnings():

@@ -111,11 +111,11 @@ REFUSED = [
     (lambda: build("bert"), "BertForSequenceClassification has no architecture in llama.cpp"),
     (lambda: build("qwen3"), "Qwen3ForCausalLM has no architecture in llama.cpp"),
     (lambda: pruned([], attention_bias=True), r"'deci' has no model\.layers\.0\.self_attn"),
-    (adapted, r"'deci' has no model\.layers\.0.*base_layer.*merge an adapter first"),
+    (adapted, r"'deci' has no model\.layers\.0.*base_layer.*merge adapters first"),
     (lambda: pruned([], t.MistralForCausalLM, sliding_window=4), "no sliding window"),
-    (scaled("dynamic", factor=2.0), "scaled by 'dynamic' are not written"),
+    (scaled("dynamic", factor=2.0), "scaled by 'dynamic' cannot be written"),
     (lambda: pruned([(0, head) for head in range(4)]), "first layer has no heads left"),
-    (lambda: pruned([], SUBCLASS), "LlamaForCausalLM, or its attention, runs other code"),
+    (lambda: pruned([], SUBCLASS), "LlamaForCausalLM, or its attention, runs code other than"),
 ]
 
 
@@ -153,7 +153,7 @@ def test_files_that_cannot_be_read_are_refused(written, tmp_path):
     for name in (damaged, tmp_path / "none.gguf"):
         with pytest.raises(ValueError, match=f"{name.name}: transformers cannot read this file"):
             read_gguf(name)
-    with pytest.raises(FileNotFoundError, match="holds no tokenizer"):
+    with pytest.raises(FileNotFoundError, match="contains no tokenizer"):
         read_gguf_tokenizer(path)
 
 

@@ -131,13 +131,13 @@ def without_weights():
 
 SHARED = [(kind, i, i) for kind in ("enc-enc", "enc-dec", "dec-dec") for i in (0, 1)]
 REFUSED = [
-    (lambda: left("mistral", (0, 0), (0, 1)), r"have 2 to 4 heads left.*prune with --uniform"),
-    (lambda: left("mistral", *[(2, h) for h in range(4)]), r"0 to 4 .*at least one: prune with"),
+    (lambda: left("mistral", (0, 0), (0, 1)), r"have 2 to 4 heads left.*Prune with --uniform"),
+    (lambda: left("mistral", *[(2, h) for h in range(4)]), r"0 to 4 .*at least one. Prune with"),
     # which Mistral's configuration says for it
-    (lambda: left("llama", (2, 0), (2, 1)), r"have 2 to 4 heads left.*prune with --uniform"),
-    (lambda: left("bert", (2, 0), (2, 1)), r"2 to 4 heads.*no other of.*does not help: keep"),
+    (lambda: left("llama", (2, 0), (2, 1)), r"have 2 to 4 heads left.*Prune with --uniform"),
+    (lambda: left("bert", (2, 0), (2, 1)), r"2 to 4 heads.*no fewer of.*does not help. Use"),
     (lambda: left("t5", *SHARED), r"share one table of position biases.*--uniform"),
-    (lambda: drawn(Own), r"Own is no class of transformers.*merge adapters"),
+    (lambda: drawn(Own), r"Own is not a class of transformers.*Merge adapters"),
     (without_weights, "are not in memory"),
 ]
 

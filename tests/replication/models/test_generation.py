@@ -101,7 +101,7 @@ def test_each_row_has_its_own_mask_in_beam_search_too(sources):
             end = alone.shape[1]
             assert torch.equal(together[i, :end], alone[0])
     with (
-        pytest.raises(ValueError, match="a batch of 5 rows, but masks for 2"),
+        pytest.raises(ValueError, match="the batch has 5 rows, not a multiple of the 2 masks"),
         masked_rows(model, masks[1:], [0, 1]),
     ):
         model(input_ids=ids, decoder_input_ids=ids)

@@ -30,14 +30,6 @@ MACHINE = re.compile(
 )
 
 
-def marked(others, first=()):
-    """The first notebook with some marks, the others, which take longer, with another."""
-    return [
-        pytest.param(path, marks=[others] if number else first, id=path.stem)
-        for number, path in enumerate(NOTEBOOKS)
-    ]
-
-
 def read(path: Path) -> nbformat.NotebookNode:
     return nbformat.read(path, as_version=4)
 
@@ -86,7 +78,8 @@ def shell():
     plt.close("all")
 
 
-@pytest.mark.parametrize("path", marked(pytest.mark.slow))
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_cell_gives_what_is_stored(path, shell):
     """Each number, table, verdict and figure's description, from the results as they are now."""
     shell.reset()
@@ -127,7 +120,13 @@ def test_is_clean_and_was_run_from_top_to_bottom_with_conclusions_that_are_borne
             assert not any(map(MACHINE.search, texts(output)))
 
 
-@pytest.mark.parametrize("path", marked(pytest.mark.nightly, [pytest.mark.slow]))
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=pytest.mark.nightly if number else pytest.mark.slow, id=path.stem)
+        for number, path in enumerate(NOTEBOOKS)
+    ],
+)
 def test_runs_on_the_smoke_profile(path, smoke, tmp_path):
     """What one notebook measures the next ones read, as in the book."""
     committed = path.read_bytes()
