@@ -181,7 +181,7 @@ LANGUAGE_SHARE = 0.2
 DELTA_NATS = 0.01
 """The largest added loss per token that still counts as none: 1% of perplexity."""
 
-Answer = Literal["there", "not there", "open"]
+Answer = Literal["redundant", "not redundant", "open"]
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,9 @@ def redundancy(values: Values) -> Redundancy:
     share, (low, high) = curve["kept"][steps[0]], curve["kept_interval"][steps[0]]
     if not defined(share, low, high):
         return Redundancy("open", None, (None, None))
-    answer: Answer = "there" if low >= C3_KEPT else "not there" if high < C3_KEPT else "open"
+    answer: Answer = (
+        "redundant" if low >= C3_KEPT else "not redundant" if high < C3_KEPT else "open"
+    )
     return Redundancy(answer, float(share), (float(low), float(high)))
 
 
@@ -230,7 +232,7 @@ def single_heads(values: Values) -> SingleHeads:
     removable, needed, heads = (high <= DELTA_NATS).sum(), (low > DELTA_NATS).sum(), len(low)
     enough = removable >= C1_REMOVABLE * heads - 1e-9
     many = needed > C1_NEEDED * heads + 1e-9
-    answer: Answer = "there" if enough else "not there" if many else "open"
+    answer: Answer = "redundant" if enough else "not redundant" if many else "open"
     return SingleHeads(answer, heads, int(removable), int(needed))
 
 

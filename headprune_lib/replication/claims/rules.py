@@ -639,8 +639,8 @@ def _papers_rise(values: Mapping[str, Any]) -> tuple[bool | None, str]:
     first, last = float(np.mean(early)), float(np.mean(late))
     met = first < (C5_PAPER_EARLY + C5_PAPER_LATE) / 2 and last >= C5_PAPER_LATE
     return met, (
-        f" Kept at {C5_REMOVED:.0%}: {first:.0%} while BLEU is at most {C5_EARLY_BLEU:.0%} of the best, "
-        f"{last:.0%} once it is {C5_LATE_BLEU:.0%}."
+        f" With {C5_REMOVED:.0%} removed, {first:.0%} is kept while BLEU is at most {C5_EARLY_BLEU:.0%} "
+        f"of the best, {last:.0%} once it is at least {C5_LATE_BLEU:.0%}."
     )
 
 
@@ -756,7 +756,7 @@ def _judge_c6(stored: Stored) -> dict[str, Judged]:
 C6 = Claim(
     "C6",
     title="With half of its heads removed a model runs faster with large batches, and not with small ones.",
-    short="half of the heads removed makes a model faster at large batches alone",
+    short="a model without half of its heads is faster with large batches only",
     section="4.3",
     paper_value="BERT: 17.5% faster at batch 16 and 64, 1.9% and 2.7% at 1 and 4 (Table 4).",
     criterion="One statement, with our reading of its bounds: at batch 16 and 64 the pruned model is more "
@@ -899,7 +899,7 @@ C7 = Claim(
     effect="the paper's correlation, 0.68 for BERT and 0.56 for translation, weakened by both sides' "
     "reliability.",
     page=("notebooks/03_across_datasets", "figure-2b"),
-    shown=("rank correlation of the heads' effects on two texts", "{:.2f}", "right"),
+    shown=("rank correlation of the heads' effects in log-loss on two texts", "{:.2f}", "right"),
     measurement="across_domains",
     judge=_judge_c7,
 )

@@ -106,7 +106,12 @@ def test_words_of_recovery(interval, word):
 
 @pytest.mark.parametrize(
     ("low", "high", "answer"),
-    [(0.95, 0.99, "there"), (0.9, 0.94, "not there"), (0.9, 0.95, "open"), (0.94, 0.96, "open")],
+    [
+        (0.95, 0.99, "redundant"),
+        (0.9, 0.94, "not redundant"),
+        (0.9, 0.95, "open"),
+        (0.94, 0.96, "open"),
+    ],
 )
 def test_redundancy_of_a_language_model(low, high, answer):
     curve = {"kept": [1.0, (low + high) / 2], "kept_interval": [[1, 1], [low, high]]}
@@ -118,7 +123,12 @@ def test_redundancy_of_a_language_model(low, high, answer):
 
 @pytest.mark.parametrize(
     ("counts", "answer"),
-    [((8, 0, 2), "there"), ((7, 3, 0), "not there"), ((7, 2, 1), "open"), ((8, 2, 0), "there")],
+    [
+        ((8, 0, 2), "redundant"),
+        ((7, 3, 0), "not redundant"),
+        ((7, 2, 1), "open"),
+        ((8, 2, 0), "redundant"),
+    ],
 )
 def test_single_heads_of_a_language_model(counts, answer):
     spans = [-0.01, 0.01], [0.011, 0.02], [0.0, 0.02]  # removable, needed, unsure

@@ -83,7 +83,7 @@ def _counted(numbers: Counter[Word], models: str) -> str:
         for word in PLURALS
         if word != "replicates" and numbers[word]
     ]
-    sentence = f"{numbers['replicates']} of {numbers.total()} {models} results {verb}"
+    sentence = f"{numbers['replicates']} of {numbers.total()} {models} results that count {verb}"
     return f"{sentence} ({', '.join(rest)})" if rest else sentence
 
 

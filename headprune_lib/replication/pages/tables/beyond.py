@@ -377,7 +377,7 @@ def language_answers(curves: Mapping[str, Result], heads: Mapping[str, Result]) 
         alone = questions.single_heads(result.values)
         found = f"{alone.removable} of {alone.heads} removable, {alone.needed} needed"
         rows.append(("one head at a time", spelled(result.task), found, alone.answer))
-    return pd.DataFrame(rows, columns=["question", "text", "found", "the paper's redundancy"])
+    return pd.DataFrame(rows, columns=["question", "text", "found", "by our rule"])
 
 
 def recovery_table(found: Mapping[str, Result]) -> pd.DataFrame:
