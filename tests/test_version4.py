@@ -23,10 +23,10 @@ def build(name):
 
 
 def after(section, **names):
-    """The names after a section's lines have run, at most two, given the names before."""
+    """The names after a section's lines have run, at most three, given the names before."""
     text = PAGE.partition(f"\n## `{section}`\n")[2].partition("\n## ")[0]
     (lines,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    assert lines.count("\n") <= 2
+    assert lines.count("\n") <= 3
     exec(compile(IMPORTS + lines, section, "exec"), names)
     return names
 

@@ -25,6 +25,14 @@ const percent = (share) => `${Math.round(100 * share)}%`;
 const number = (value, digits = 1) =>
   (Number(value.toFixed(digits)) + 0).toFixed(digits).replace("-", "−");
 const score = (entry, order, step) => `${number(order.mean[step])}${entry.unit}`;
+// Round numbers from at most `low` to at least `high`.
+function ticks(low, high) {
+  const rough = (high - low || 1) / 5;
+  const unit = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((size) => size * unit).find((size) => size >= rough);
+  const first = Math.floor(low / step);
+  return Array.from({ length: Math.ceil(high / step) - first + 1 }, (_, i) => (first + i) * step);
+}
 const randomOf = (entry) => entry.orders.find((order) => order.name === "random");
 
 // What the picture says, in a sentence.
@@ -78,20 +86,20 @@ function chart(entry, order, step, width) {
   const random = randomOf(entry);
   const lines = random && random !== order ? [random, order] : [order];
   const numbers = [...lines.flatMap((line) => line.mean), ...(order.interval ?? []).flat(), entry.chance];
-  const [low, high] = [Math.min(...numbers), Math.max(...numbers)];
+  const marks = ticks(Math.min(...numbers), Math.max(...numbers));
+  const [low, high] = [marks[0], marks.at(-1)];
   const inner = { width: width - SIZE.left - SIZE.right, height: SIZE.height - SIZE.top - SIZE.bottom };
   const x = (share) => SIZE.left + share * inner.width;
-  const y = (value) => SIZE.top + (inner.height * (high - value)) / (high - low || 1);
+  const y = (value) => SIZE.top + (inner.height * (high - value)) / (high - low);
   const drawing = svg("svg", {
     class: "chart", role: "img", width, height: SIZE.height,
     "aria-label": `${entry.metric} against the share of heads removed`,
   });
   const text = (at, down, words, anchor = "middle", name = "") =>
     drawing.append(svg("text", { x: at, y: down, "text-anchor": anchor, class: name }, words));
-  for (let i = 0; i <= 4; i += 1) {
-    const value = low + (i * (high - low)) / 4;
+  for (const value of marks) {
     drawing.append(svg("line", { class: "grid", x1: x(0), x2: x(1), y1: y(value), y2: y(value) }));
-    text(x(0) - 6, y(value) + 4, number(value, high - low > 8 ? 0 : 1), "end");
+    text(x(0) - 6, y(value) + 4, number(value, marks[1] - low < 1 ? 1 : 0), "end");
   }
   for (const share of [0, 0.2, 0.4, 0.6, 0.8, 1]) text(x(share), y(low) + 18, percent(share));
   text(x(0.5), SIZE.height - 6, "share of the heads removed");
@@ -120,7 +128,10 @@ function chart(entry, order, step, width) {
 
 function key(entry, order) {
   const random = randomOf(entry);
-  const of = (line) => (line.trainings > 1 ? `, mean of ${line.trainings} ${line === random ? "draws" : "trainings"}` : "");
+  // Random orders are drawn for the first training alone if they start from another score than the mean.
+  const first = order.trainings > 1 && random?.mean[0] !== order.mean[0] ? " on the first training" : "";
+  const what = (line) => (line === random ? `draws${first}` : "trainings");
+  const of = (line) => (line.trainings > 1 ? `, mean of ${line.trainings} ${what(line)}` : "");
   const items = [["order", `${order.title}${of(order)}`]];
   if (random && random !== order) items.push(["random", `random order${of(random)}`]);
   if (order.interval) items.push(["band", "95% interval"]);

@@ -202,7 +202,7 @@ def logits_norm(
 ) -> HeadTensors:
     """Absolute derivative of the logits' l2 norm; needs no labels.
 
-    Guo et al. 2026 (Greedy-Gnorm), whose code calls it Taylor importance.
+    Guo and Sheridan 2026 (Greedy-Gnorm), whose code calls it Taylor importance.
     """
     if loss is not None:
         raise ValueError("logits-norm differentiates the logits' norm, not a loss. Leave loss out")

@@ -12,6 +12,9 @@ from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
 from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.store import Result
 
+BERT_SHAPE = "BERT-base's shape"
+"""The model with random weights that Table 4 times besides a fine-tuned one."""
+
 _TRANSLATORS = {
     "post-norm": "post-norm translator",
     "post-norm-6": "post-norm translator of six epochs",

@@ -53,7 +53,7 @@ from headprune_lib.replication.published import paper, published_shares, publish
 from headprune_lib.replication.stats import Z95, all_of, detectable, power_above, standard_error
 from headprune_lib.replication.store import OUTCOMES, Arrays, Result
 from headprune_lib.replication.store.packing import all_counts
-from headprune_lib.replication.titles import spelled
+from headprune_lib.replication.titles import BERT_SHAPE, spelled
 
 Found = Mapping[str, Any]
 """An estimate with its ``interval`` and, for a t interval, ``error`` and ``freedom``."""
@@ -696,7 +696,7 @@ def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
         size: Estimate(
             ratios[size]["ratio"], tuple(ratios[size]["interval"]), C6_RATIO, f"batch {size}"
         )
-        for size in (*LARGE, *SMALL)
+        for size in (*SMALL, *LARGE)
     }
     large, small = [estimates[size] for size in LARGE], [estimates[size] for size in SMALL]
     if all(estimate.value > C6_RATIO and estimate.interval[0] > 1 for estimate in large) and all(
@@ -748,7 +748,7 @@ def _judge_c6(stored: Stored) -> dict[str, Judged]:
     if not (gpu := hardware["gpu"]):
         return {f"{hardware['cores']}-core CPU": faster(ratios["finetuned"])}
     name = re.sub(r" \d+ ?GB.*", "", gpu)  # without its memory
-    shape = {f"untrained BERT-base, {name}": replace(faster(ratios["shape"]), aside=UNTRAINED)}
+    shape = {f"{BERT_SHAPE}, {name}": replace(faster(ratios["shape"]), aside=UNTRAINED)}
     judged = {} if stored.result.profile == "smoke" else {gpu: faster(ratios["finetuned"])}
     return judged | shape
 

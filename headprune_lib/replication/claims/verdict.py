@@ -181,7 +181,8 @@ class Verdict:
         sentence = f"Results that count: {len(self.counted)}"
         sentence += f" ({parts}); that do not: {others}" if parts else f"; that do not: {others}"
         if self.one_way:
-            sentence += f", {len(self.one_way)} of them differ with too little power to replicate"
+            differ = "differs" if len(self.one_way) == 1 else "differ"
+            sentence += f", {len(self.one_way)} of them {differ} with too little power to replicate"
         return f"{sentence}."
 
 

@@ -48,7 +48,7 @@ def test_a_result_that_could_only_differ_is_told_apart():
     assert verdict.one_way == (rows[1],) and verdict.word == "replicates"
     assert beside.why_not == "others measured it" and not beside.counts
     assert verdict.why == (
-        "Results that count: 1 (1 replicates); that do not: 3, 1 of them differ with too little "
+        "Results that count: 1 (1 replicates); that do not: 3, 1 of them differs with too little "
         "power to replicate."
     )
     assert combine([row("not run")]).why == "Not measured."

@@ -30,6 +30,7 @@ from headprune_lib.replication.pages.plots.style import (
     estimates,
     looks,
     mark,
+    model_look,
     pruning_axes,
     pruning_curve,
     weight,
@@ -128,7 +129,7 @@ def layers_tasks(table6: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
             rows["layer"] + 1 + 0.17 * (position - len(drawn) / 2),
             rows["delta"],
             rows[["interval_low", "interval_high"]],
-            mark(table.model),
+            mark(table),
             scale=100,
             told_at=rows["layer"] + 1,
             color=_APART[position % len(_APART)],
@@ -144,8 +145,8 @@ def layers_tasks(table6: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
 def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -> Figure:
     """Figure 6a–d, one panel each: the score, in its own unit, as heads are removed by importance.
 
-    Markers tell the models' lines apart. Also drawn are BERT-base's line, where others repeated
-    the paper's figure, and the share at which the paper's own curve begins to fall.
+    Colours and markers tell the models' lines apart. Also drawn are BERT-base's line, where others
+    repeated the paper's figure, and the share at which the paper's own curve begins to fall.
 
     Args:
         panels: the paper's name of a panel, such as ``"figure6a"`` -> name -> pruning curve.
@@ -159,8 +160,8 @@ def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -
             x = 100 * np.array(result.values["shares"])
             y = scale * np.array(result.values["curves"]["importance"]["mean"])
             label = _model_title(label) if scale == 1 else label.partition(",")[0]
-            form = f"{mark(result.model)}-"
-            axes.plot(x, y, form, color=BLUE, markersize=5, label=label)
+            form, colour = model_look(result)
+            axes.plot(x, y, f"{form}-", color=colour, markersize=5, label=label)
         bert_by_others(axes, ARTIFACTS[name].task)
         if not curves:
             axes.text(50, 0.5, NOT_MEASURED, ha="center", va="center")
@@ -193,6 +194,9 @@ _SHOWN_SHARES = (20, 40, 60, 80)
 _LOOKS = tuple(zip((BLUE, ORANGE, PURPLE, RED), "os^D", strict=True))
 
 
+_LEVEL = 10  # the epoch from which on the paper's model keeps the same share
+
+
 def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
     """Share of BLEU kept by epoch, a line per share removed: others' IWSLT model first, then ours.
 
@@ -222,9 +226,11 @@ def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
         for (removed, kept), (colour, form) in zip(lines.items(), _LOOKS, strict=True):
             y, label = [100 * share for share in kept.values()], f"{removed}%"
             axes.plot(list(kept), y, f"{form}-", color=colour, markersize=5, label=label)
-        axes.axhspan(low, high, color=GREEN, alpha=0.3, linewidth=0, label="the paper")
         axes.set(xlabel="epoch", title=name.replace(", ", ",\n"), ylim=(0, 115), xlim=(0, None))
-    return below(figure, layout, columns=3, ylabel="BLEU kept (%)")
+        if (last := axes.get_xlim()[1]) > _LEVEL:
+            look = {"color": GREEN, "alpha": 0.3, "linewidth": 0, "label": "the paper"}
+            axes.axhspan(low, high, _LEVEL / last, **look)
+    return below(figure, layout, columns=3, ylabel="BLEU kept (%)", everywhere=True)
 
 
 def _kept_by_epoch(values: Mapping[str, Any], step: int) -> dict[float, float]:

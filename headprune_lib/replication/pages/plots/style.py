@@ -29,6 +29,7 @@ from headprune_lib.cli.criteria import known_criteria
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.formatting import estimate, signed
 from headprune_lib.replication.order_names import parse_part
+from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import order_title
 
 COLOURS = {
@@ -132,18 +133,22 @@ def style() -> Iterator[None]:
         yield
 
 
-def below(figure: Figure, layout: Layout, columns: int = 2, ylabel: str = "") -> Figure:
+def below(
+    figure: Figure, layout: Layout, columns: int = 2, ylabel: str = "", everywhere: bool = False
+) -> Figure:
     """Name each series next to it, list the rest in one legend below, and return the figure.
 
     Args:
         columns: number of columns of the legend in a wide layout.
         ylabel: a label that all panels share, written at the first panel of each row.
+        everywhere: whether to list a series also where some panels have room for its name.
     """
     if ylabel:
         for axes in figure.axes[:: min(layout.columns, len(figure.axes))]:
             axes.set_ylabel(ylabel)
     figure.tight_layout()
-    named, shown = name_series(figure), {}
+    (named, missing), shown = name_series(figure), {}
+    named -= missing if everywhere else set()
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             if label not in named:
@@ -195,15 +200,15 @@ _GAP, _CLEAR = 4, 8
 _SIDES = [(0, 1), (0, -1), (1, 1), (1, -1), (1, 0), (-1, 1), (-1, -1), (-1, 0)]
 
 
-def name_series(figure: Figure) -> set[str]:
+def name_series(figure: Figure) -> tuple[set[str], set[str]]:
     """Write each label next to its line, dots or range, in their colour, in every panel with room.
 
     Call it once the panels have their places and limits.
 
     Returns:
-        the labels written in at least one panel.
+        the labels written in at least one panel, and those that some panel has no room for.
     """
-    named = set()
+    named, missing = set(), set()
     for axes in figure.axes:
         series: dict[str, list[Artist]] = {}
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -211,9 +216,9 @@ def name_series(figure: Figure) -> set[str]:
             series.setdefault(label, []).extend(drawn)
         for label, alike in series.items():
             texts = (textwrap.fill(label, width) for width in (99, 24, 16))
-            if any(_write_beside(axes, alike, text) for text in texts):
-                named.add(label)
-    return named
+            fits = any(_write_beside(axes, alike, text) for text in texts)
+            (named if fits else missing).add(label)
+    return named, missing
 
 
 def _write_beside(axes: Axes, series: list[Artist], text: str) -> bool:
@@ -231,7 +236,8 @@ def _write_beside(axes: Axes, series: list[Artist], text: str) -> bool:
     written = axes.text(0.5, 0.5, text, transform=axes.transAxes, gid=NAME, **look)
     half = np.array(written.get_window_extent().size) / 2
     middles = (line[:, None] + np.array(_SIDES) * (half + _GAP)).reshape(-1, 2)
-    inside = (middles - half > axes.bbox.min) & (middles + half < axes.bbox.max)
+    room = half + _GAP
+    inside = (middles - room > axes.bbox.min) & (middles + room < axes.bbox.max)
     middles = middles[inside.all(1)]
     clear = np.minimum(_distance(middles, half, rest), 40)
     clear[_distance(middles, half, line) < _GAP - 1] = 0
@@ -437,12 +443,28 @@ def _look(order: str) -> Look:
     return Look(order_title(order), COLOURS[plain.colour], plain.marker + dash)
 
 
-_MARKS = {"minilm": "o", "mpnet": "s", "post-norm": "D", "post-norm-6": "v", "pre-norm": "^"}
+_MODELS = {
+    "minilm": ("o", BLUE),
+    "mpnet": ("s", ORANGE),
+    "post-norm": ("D", BLUE),
+    "post-norm-6": ("v", ORANGE),
+    "pre-norm": ("^", RED),
+    "pre-norm, multi30k": ("P", PURPLE),
+}
 
 
-def mark(model: str) -> str:
-    """The marker of a model's points in a figure of several models; a cross if it has none."""
-    return _MARKS.get(model, "X")
+def model_look(result: Result) -> tuple[str, str]:
+    """The marker and colour of a model in a figure of several models; a cross if it has none.
+
+    A model trained on another text may have a look of its own.
+    """
+    of_model = _MODELS.get(result.model, ("X", PINK))
+    return _MODELS.get(f"{result.model}, {result.task}", of_model)
+
+
+def mark(result: Result) -> str:
+    """The marker of a model where colours tell something else apart."""
+    return model_look(result)[0]
 
 
 def weight(order: str) -> dict[str, float]:

@@ -13,9 +13,7 @@ from headprune_lib.replication.claims.verdict import Estimate, Row, Verdict
 from headprune_lib.replication.formatting import formatted
 from headprune_lib.replication.pages.site.summary import counted
 from headprune_lib.replication.pages.tables.markup import verdict_html
-from headprune_lib.replication.pages.tables.verdicts import criterion_met, where
-
-_MET = {True: "met", False: "not met", None: "not readable"}
+from headprune_lib.replication.pages.tables.verdicts import MET, criterion_met, where
 
 
 def cards_html(verdicts: Iterable[Verdict]) -> str:
@@ -64,10 +62,16 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
         name = _dot_name(row.setting, mark.label)
         side = "left" if mark.value < low else "right"
         dot = "dot" if low <= mark.value <= high else f"dot beyond {side}"
+        goes_on = {"left": ends[0] < low <= ends[1], "right": ends[0] <= high < ends[1]}
+        arrowheads = "".join(
+            f'<i class="on {side}" style="left:{left if side == "left" else right}%"></i>'
+            for side, beyond in goes_on.items()
+            if beyond and not dot.endswith(side)
+        )
         lines.append(
             f'<li class="{_kind(row)}"><span class="name">{_text(name)}</span>'
             f'<span class="track" aria-hidden="true"><i class="bound" style="left:{place(mark.bound)}%"></i>'
-            f'<i class="bar" style="left:{left}%;width:{round(right - left, 1)}%"></i>'
+            f'<i class="bar" style="left:{left}%;width:{round(right - left, 1)}%"></i>{arrowheads}'
             f'<i class="{dot}" style="left:{place(mark.value)}%"></i></span>'
             f'<span class="value">{number}</span></li>'
         )
@@ -153,7 +157,7 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> str:
         f'<tr id="{row_anchor(row)}"><th scope="row"><a href="#{row_anchor(row)}">'
         f"{_text(where(row))}</a></th>"
         f"<td>{_text(row.judged.measured)}</td><td>{verdict_html(row.word)}</td>"
-        f"<td>{_MET[row.judged.met]}</td>"
+        f"<td>{MET[row.judged.met]}</td>"
         f"<td>{'yes' if row.counts else _text(f'no: {row.why_not}')}</td></tr>"
         for row in rows
     )

@@ -180,7 +180,7 @@ def others_board() -> pd.DataFrame:
     for one in sorted(published_orders(), key=lambda one: (one.task, -one.area)):
         row = {"order": one.order, "measured by": one.who}
         kept.setdefault((one.order, one.who), row)[spelled(one.task)] = f"{one.area:.1%}"
-    return pd.DataFrame(kept.values()).fillna("")
+    return pd.DataFrame(kept.values()).fillna("–")
 
 
 def agreement_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
@@ -275,7 +275,7 @@ def contrasts_table(contrasts: Iterable[Contrast]) -> pd.DataFrame:
 
 
 def _triple(found: tuple[float, float, float] | None, form: str, scale: float = 1) -> str:
-    return "" if found is None else signed(found[0], found[1:], form, scale)
+    return "–" if found is None else signed(found[0], found[1:], form, scale)
 
 
 def leaderboard_rows(found: Mapping[str, Result]) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ from headprune_lib.replication.pages.tables.verdicts import both_words
 from headprune_lib.replication.published import paper
 from headprune_lib.replication.store.packing import KINDS
 from headprune_lib.replication.store.results import Result
-from headprune_lib.replication.titles import machine, spelled
+from headprune_lib.replication.titles import BERT_SHAPE, machine, spelled
 
 
 def heads_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
@@ -227,7 +227,7 @@ def orders_table(shown: Mapping[str, Result]) -> pd.DataFrame:
         row = judge(result, "C8")
         words = both_words(row) if row else {}
         rows.append({"model and task": name, **dict.fromkeys(_AGAINST.values()), **gains, **words})
-    return pd.DataFrame(rows).fillna("")
+    return pd.DataFrame(rows).fillna("–")
 
 
 def layers_decided(result: Result) -> tuple[int, int]:
@@ -270,7 +270,7 @@ def _word(judged: Judged) -> str:
 
 def sizes_table(table4: Result) -> pd.DataFrame:
     """Parameters, attention's share, file, and memory to load and run a batch, before and after."""
-    models = {"finetuned": spelled(table4.model), "shape": "BERT-base's shape"}
+    models = {"finetuned": spelled(table4.model), "shape": BERT_SHAPE}
     return pd.DataFrame(
         [
             {
@@ -351,7 +351,7 @@ def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
     }
     # a model of profile smoke is too small to say anything about speed
     timed = [(label, one, "finetuned") for label, one in shown.items() if one.profile != "smoke"]
-    timed += [("BERT-base's shape, random weights", one, "shape") for one in shown.values()]
+    timed += [(f"{BERT_SHAPE}, random weights", one, "shape") for one in shown.values()]
     for label, result, model in timed:
         blocks[f"here: {label}, {machine(result.provenance['hardware'])}"] = {
             row["batch_size"]: row for row in result.values[model]["speed"]

@@ -15,9 +15,9 @@ from headprune_lib.replication.pages.tables.markup import Markup
 from headprune_lib.replication.paper import name_of
 from headprune_lib.replication.paths import reference_root
 from headprune_lib.replication.store.results import Result
-from headprune_lib.replication.titles import machine, setting
+from headprune_lib.replication.titles import BERT_SHAPE, machine, setting
 
-_MET = {True: "met", False: "not met", None: ""}
+MET = {True: "met", False: "not met", None: "not readable"}
 
 
 def claims_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
@@ -45,7 +45,7 @@ def criterion_met(verdict: Verdict) -> str:
 def both_words(row: Row) -> dict[str, str]:
     """A result's cells: the paper's own criterion, our rule's word, and whether it counts."""
     counts = "yes" if row.counts else "no"
-    return {"paper's criterion": _MET[row.judged.met], "ours": row.word, "counts": counts}
+    return {"paper's criterion": MET[row.judged.met], "ours": row.word, "counts": counts}
 
 
 def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
@@ -61,7 +61,7 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
                 "measured": row.judged.measured,
                 **both_words(row),
                 "counts": "yes" if row.counts else f"no: {row.why_not}",
-                "power": "" if row.judged.power is None else f"{row.judged.power:.2f}",
+                "power": "–" if row.judged.power is None else f"{row.judged.power:.2f}",
                 "smallest effect": row.judged.smallest,
                 "data": row.kind,
             }
@@ -107,7 +107,9 @@ def new_data_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
     columns = ["27 November 2026", "counted", "now", "counts"]
     table = _words_table(stored_words("third_rules"), _words(verdicts), columns)
     (was, counted), (now, counts) = table[columns[:2]].to_numpy().T, table[columns[2:]].to_numpy().T
-    return table[(was != now) | (counted != counts) | (table["where"] == _ITSELF)]
+    changed = table[(was != now) | (counted != counts) | (table["where"] == _ITSELF)]
+    changed.attrs["prose"] = True  # aligned as the table before it, which has long names
+    return changed
 
 
 def stored_words(name: str) -> Words:
@@ -199,9 +201,14 @@ def _where(result: Result) -> str:
 
 
 def named(result: Result) -> str:
-    """The table or figure of a result, with its model and task."""
+    """The table or figure of a result, with its model and task.
+
+    Of Table 4 by profile smoke, whose own model is too small, only a published shape is shown.
+    """
     artifact = name_of(result.measurement, half_of(result.key), result.task)
-    return f"{as_in_the_paper(artifact)}: {setting(result)}"
+    parameters = next(iter(result.parts.values())).signature["parameters"]
+    of_shape = result.profile == "smoke" and parameters.get("shape") == "bert-base"
+    return f"{as_in_the_paper(artifact)}: {BERT_SHAPE if of_shape else setting(result)}"
 
 
 def _runs(result: Result) -> list[tuple[str, str, float]]:
