@@ -218,7 +218,11 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
             caches anything other than one entry per head.
     """
     each: dict[AttentionLayer, tuple[bool, int, int]] = {}
+    emptied = 0  # bytes of layers that have no heads already
     for block, keys, values in _cached(model, length):
+        if not block.kept_heads:
+            emptied += (keys.nbytes + values.nbytes) // len(keys)
+            continue
         heads, groups, entries = len(block.kept_heads), len(block.groups), keys.shape[1]
         if entries not in (heads, groups) or values.shape[1] != entries:
             raise ValueError(
@@ -231,13 +235,13 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
         mark = keys.shape[2] * keys.element_size() + values.shape[2] * values.element_size()
         # Falcon caches keys and values per query head
         each[block] = entries == groups, size, 0 if block.kind == "cross" else mark
-    if not each:
+    if not (each or emptied):
         raise ValueError(
             f"{type(model).__name__} caches no keys and values, so there is no cache to bound"
         )
 
     def cost(mask: HeadTensors) -> float:
-        total = 0
+        total = emptied
         for block, (by_group, size, mark) in each.items():
             heads, groups = _size_of(block, _heads_left(block, mask))
             total += (groups if by_group else heads) * size or mark
@@ -263,7 +267,7 @@ def _cached(model: nn.Module, length: int) -> Iterator[tuple[AttentionLayer, Ten
         of_side = getattr(cache, f"{side}_attention_cache", cache)
         number = layer_number(block.part(model, "core"))
         encodes = block.kind in ("enc-enc", "vision", "audio")
-        if not isinstance(of_side, Cache) or number is None or encodes or not block.kept_heads:
+        if not isinstance(of_side, Cache) or number is None or encodes:
             continue
         layer: Any = of_side.layers[number]
         keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)

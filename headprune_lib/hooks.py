@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -256,19 +257,27 @@ def record_outputs(modules: Sequence[nn.Module]) -> Iterator[list[ModuleCall]]:
 
 @contextmanager
 def replace_outputs(modules: Sequence[nn.Module], outputs: Sequence) -> Iterator[None]:
-    """Inside the block, let each module return the given output without computing anything."""
-    # a replaced forward, of a layer without heads or set by the caller
-    forwards = [module.__dict__.get("forward") for module in modules]
+    """Inside the block, let each module return the given output without computing anything.
+
+    No hook of the module runs: a recorded output already has what its hooks did.
+    """
+    own = [
+        {name: vars(module)[name] for name in _CALLED if name in vars(module)} for module in modules
+    ]
     with hooking(modules):
         try:
             for module, output in zip(modules, outputs, strict=True):
-                module.forward = partial(_return, output)
+                without = {name: OrderedDict[int, Any]() for name in _CALLED[1:]}
+                vars(module).update(without, forward=partial(_return, output))
             yield
         finally:
-            for module, forward in zip(modules, forwards, strict=True):
-                module.__dict__.pop("forward", None)
-                if forward is not None:
-                    module.forward = forward
+            for module, attributes in zip(modules, own, strict=True):
+                vars(module).pop("forward", None)
+                vars(module).update(attributes)
+
+
+_CALLED = ("forward", "_forward_hooks", "_forward_pre_hooks")
+"""The attributes that calling a module runs; ``forward`` if it is its own, not its class's."""
 
 
 def _return(output: Any, *_args: Any, **_kwargs: Any) -> Any:

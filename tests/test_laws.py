@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 from functools import cache
 
 import pytest
@@ -53,6 +54,11 @@ every_model = cases(FAST)
 ONE_KERNEL = [*{name: (name, kernel) for name, kernel in CASES}.values()]
 every_model_but_fast_for_one = cases({("bert", "sdpa")}, ONE_KERNEL)
 every_generator = cases(FAST, [case for case in CASES if case[0] in GENERATORS])
+
+
+def steered(_layer, _inputs, output):
+    """A hook of the caller's that changes what a layer returns."""
+    return (1.5 * output[0], *output[1:]) if isinstance(output, tuple) else 1.5 * output
 
 
 def head_weights(model, block, head):
@@ -129,8 +135,16 @@ def test_importance_is_the_finite_difference_example_by_example(name, kernel, ba
 
 
 @every_model
-def test_sweeps_equal_plain_masking(name, kernel):
+@pytest.mark.parametrize("state", ["whole", "pruned", "hooked"])
+def test_sweeps_equal_plain_masking(name, kernel, state):
+    """Also without heads that were removed before, and with hooks of the caller on each layer."""
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
+    if state == "pruned":
+        hp.prune_heads(model, some_mask(model))
+    if state == "hooked":
+        for block in hp.find_heads(model):
+            path = re.match(r".*?\.\d+", block.path)[0]
+            model.get_submodule(path).register_forward_hook(steered)
     for sweep, masks in (
         (hp.one_head_ablation, one_head_masks(model)),
         (hp.all_but_one, all_but_one_masks(model)),
