@@ -19,23 +19,37 @@ def default_loss(model: nn.Module) -> Loss:
     """Return the loss that transformers trains the model with, as one number per example.
 
     A classifier's loss depends on ``problem_type`` in its configuration, and a single class means
-    regression. An answer's span is predicted by its two ends, and a language model predicts the
-    next token. All other models use :func:`cross_entropy`.
+    regression. An answer's span is predicted by its two ends. A causal language model predicts the
+    next token of labels that are its inputs; for a few of its classes, such as ``BartForCausalLM``,
+    transformers itself expects labels that the caller has shifted. All other models use
+    :func:`cross_entropy`.
     """
     config = getattr(model, "config", None)
     name = type(uncompiled(model)).__name__
     if name.endswith("ForQuestionAnswering"):
         return span_cross_entropy
-    if name.endswith(("ForSequenceClassification", "ImageClassification", "AudioClassification")):
+    if name.endswith(("ForSequenceClassification", *_OF_SIGNALS)):
         one_number = getattr(config, "num_labels", None) == 1
         problem = getattr(config, "problem_type", None) or ("regression" if one_number else "")
         if problem == "multi_label_classification":
             return binary_cross_entropy
         if problem == "regression":
             return squared_error
-    two_sided = getattr(config, "is_encoder_decoder", False)
-    causal = not two_sided and getattr(model, "can_generate", bool)()
-    return next_token_cross_entropy if causal else cross_entropy
+    return next_token_cross_entropy if predicts_next_token(model) else cross_entropy
+
+
+_OF_SIGNALS = ("ImageClassification", "VideoClassification", "AudioClassification")
+
+
+def predicts_next_token(model: nn.Module) -> bool:
+    """Whether a model is a causal language model, without an encoder.
+
+    XLM and Flaubert generate, too, but are masked language models unless ``config.causal``.
+    """
+    config = getattr(model, "config", None)
+    if getattr(config, "is_encoder_decoder", False) or not getattr(config, "causal", True):
+        return False
+    return getattr(model, "can_generate", bool)()
 
 
 def next_token_cross_entropy(outputs: Any, batch: Batch) -> Tensor:

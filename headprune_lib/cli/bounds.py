@@ -15,7 +15,7 @@ TITLES = {
     "--cache-bytes": "bytes of keys and values",
     "--seconds": "seconds a pass",
     "--lose-points": "accuracy on held-out text",
-    "--lose-nats": "loss on held-out text (nats)",
+    "--lose-nats": "loss on held-out text (nats, or squared error)",
 }
 SIZED, HELD_OUT = ("--cache-bytes", "--seconds"), ("--lose-points", "--lose-nats")
 

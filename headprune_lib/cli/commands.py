@@ -163,7 +163,11 @@ def prune(
         float | None, _bound(help="Lose at most this many points of accuracy; needs --held-out.")
     ] = None,
     lose_nats: Annotated[
-        float | None, _bound(help="Add at most this many nats to the loss; needs --held-out.")
+        float | None,
+        _bound(
+            help="Add at most this many nats (of a regression, squared error) to the loss; needs "
+            "--held-out."
+        ),
     ] = None,
     at: Annotated[
         str | None, _with(metavar="BxT", help="Size of a batch: examples x tokens, such as 16x128.")

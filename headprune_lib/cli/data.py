@@ -19,7 +19,12 @@ from headprune_lib.attention import end_ids
 from headprune_lib.cli.app import check_table
 from headprune_lib.cli.models import load_model, load_tokenizer
 from headprune_lib.criteria import get_criterion
-from headprune_lib.losses import binary_cross_entropy, default_loss, squared_error
+from headprune_lib.losses import (
+    binary_cross_entropy,
+    default_loss,
+    predicts_next_token,
+    squared_error,
+)
 from headprune_lib.masking import HeadTensors
 from headprune_lib.messages import one_line, out_of_memory, unknown
 from headprune_lib.utils import NO_LABEL, Batch, by_length, model_inputs, pad, to_device
@@ -60,9 +65,10 @@ def kind_of(model: PreTrainedModel) -> str:
         raise ValueError(f"{name} reads {model.main_input_name}, not text. {_FROM_PYTHON}")
     if name.endswith("ForSequenceClassification"):
         return "classification"
-    if model.can_generate():
-        two_sided = getattr(model.config, "is_encoder_decoder", False)
-        return "translation" if two_sided else "language model"
+    if predicts_next_token(model):
+        return "language model"
+    if model.can_generate() and getattr(model.config, "is_encoder_decoder", False):
+        return "translation"
     raise ValueError(
         f"{name} is not a text classifier (…ForSequenceClassification), a translation model or a "
         f"language model, and the command measures no other. {_FROM_PYTHON}"

@@ -17,7 +17,7 @@ WIDEST = 100  # characters of a line
 # a figure of a model -> its title and its number format
 FIGURES = {
     "accuracy": ("accuracy", "{:.4f}"),
-    "loss": ("loss (nats)", "{:.4f}"),
+    "loss": ("loss (nats, or squared error)", "{:.4f}"),
     "bleu": ("BLEU", "{:.2f}"),
     "examples_per_second": ("examples a second", "{:.1f}"),
     "parameters": ("parameters", "{:,.0f}"),
