@@ -127,7 +127,8 @@ def load_pruned(
             alone must make the model.
         device: device for the model; or give ``device_map``.
         options: arguments of ``from_pretrained``: ``dtype`` (as saved, if not given),
-            ``attn_implementation``, ``device_map``, ``revision``, ``variant``, ``subfolder``, ….
+            ``attn_implementation``, ``device_map``, ``revision``, ``variant``, ``subfolder``, …; or
+            values of the configuration, such as ``output_attentions``.
 
     Raises:
         FileNotFoundError: no complete model in the folder, or no such model on the Hub.
@@ -135,8 +136,13 @@ def load_pruned(
             belong together, or their class is neither given nor in this version of transformers.
     """
     name = os.fspath(name)
+    if "config" in options:
+        raise ValueError(f"the configuration is that of {name}. Give single values of it by name")
     hub = {key: options[key] for key in _OF_THE_HUB if key in options}
     config = _configuration(name, model_class, hub)
+    for key in options.keys() - {"dtype", "torch_dtype"}:
+        if hasattr(config, key):
+            setattr(config, key, options.pop(key))
     records = _records(name, options.get("variant"), hub)
     old = {} if records else _old_record(name, hub)
     names = [old["model_class"]] if old else config.architectures
@@ -366,6 +372,12 @@ def _check_complete(name: str, model_class: type, report: dict[str, Any], pruned
 
 def _check_shapes(model: nn.Module, again: nn.Module) -> None:
     """Raises ValueError unless the rebuilt and pruned model has weights of the same shapes."""
+    for name, values in model.state_dict().items():
+        if not isinstance(values, torch.Tensor):
+            raise ValueError(
+                f"{type(model).__name__} stores {name} in a form of its own (quantised?), which is "
+                "not written. Save the pruned model first, then quantise it"
+            )
     expected, actual = (
         {k: tuple(v.shape) for k, v in each.state_dict().items() if not k.endswith(RECORD)}
         for each in (model, again)

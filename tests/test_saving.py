@@ -94,6 +94,10 @@ def test_options_go_to_transformers_and_half_precision_is_kept(folder):
     options = {"dtype": torch.bfloat16, "attn_implementation": "eager", "device_map": {"": "cpu"}}
     loaded = hp.load_pruned(folder, **options)
     assert loaded.config._attn_implementation == "eager" and not loaded.training
+    changed = hp.load_pruned(folder, output_attentions=True, problem_type="regression").config
+    assert changed.output_attentions and changed.problem_type == "regression"
+    with pytest.raises(ValueError, match="Give single values of it by name"):
+        hp.load_pruned(folder, config=changed)
     again, inputs = hp.load_pruned(hp.save_pruned(loaded, folder / "half")), batch_for("bert")
     for model in (loaded, again):
         assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
@@ -199,6 +203,10 @@ def _untied(_model):
     return model
 
 
+def _quantised(model):
+    return torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+
+
 ADAPTER = "bert.encoder.layer.1.attention.self.query.lora_A"
 BESIDE = "changed apart from its heads.*"
 
@@ -209,6 +217,7 @@ BESIDE = "changed apart from its heads.*"
         ("save", lambda m: Bound(m.config, 1), "not built from its configuration"),
         ("save", _wrapper, r"Merge the adapter first: model = model\.merge_and_unload"),
         ("save", part(ADAPTER, nn.Linear(16, 2)), BESIDE + r"query\.lora_A\.weight.*Merge adapt"),
+        ("save", _quantised, "stores bert.*of its own .*Save the pruned model first, then quant"),
         ("save", part("classifier", nn.Linear(16, 7)), BESIDE + r"classifier\.bias', 'classifier"),
         (
             "unprune",

@@ -80,8 +80,8 @@ def entropy(
 ) -> HeadTensors:
     """Entropy of attention weights; heads attending widely are kept.
 
-    Mean over real queries of the entropy divided by the log of the number of visible keys, 0 to 1.
-    A head that never sees two keys scores 0. It reads no labels.
+    Mean over real queries that see at least two keys of the entropy divided by the log of the number
+    of visible keys, 0 to 1. A head that never sees two keys scores 0. It reads no labels.
 
     Args:
         leave_out: ids of tokens whose keys do not count, such as those of
