@@ -26,20 +26,22 @@ OPEN = [result("C3", "replicates"), result("C3", "undecided"), result("C3", "und
     [
         (
             [HOLDS, OPEN],
-            "2 of 4 encoder results replicate (2 undecided), and 1 of 1 translator results replicates",
+            "2 of 4 encoder results that count replicate (2 undecided), and 1 of 1 translator results "
+            "that count replicates",
             "- **Replicated:** most heads can be removed one at a time (C1).\n"
             "- **Undecided:** many heads can be removed together (C3).",
         ),
         (
             [HOLDS, [result("C2", "differs"), result("C2", "differs", power=0.1)]],
-            "1 of 2 encoder results replicates (1 differs), and 1 of 1 translator results replicates",
+            "1 of 2 encoder results that count replicates (1 differs), and 1 of 1 translator results "
+            "that count replicates",
             "- **Replicated:** most heads can be removed one at a time (C1).\n"
             "- **Not replicated:** one head is enough in many layers (C2).",
         ),
         (
             [HOLDS, [result("C2", "differs"), result("C2", "replicates")], [result("C5", "mixed")]],
-            "2 of 4 encoder results replicate (1 differs, 1 mixed), and 1 of 1 translator results "
-            "replicates",
+            "2 of 4 encoder results that count replicate (1 differs, 1 mixed), and 1 of 1 translator "
+            "results that count replicates",
             "- **Replicated:** most heads can be removed one at a time (C1).\n"
             "- **Replicated in part:** one head is enough in many layers (C2) and important heads "
             "separate early in training (C5).",
