@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable
 from typing import Any
@@ -50,6 +51,9 @@ __all__ = [
 
 NOT_BORNE_OUT = "**Not with these parameters:**"
 """Prefix of a conclusion that a run does not bear out."""
+_NAMES = r"`[^`]*`|\]\([^)]*\)"  # and what is numbered
+_NAMES += r"|\b(?:Tables?|Figures?|Equation|Eq\.|[Ss]ections?) \w?\d\w*(?:(?:,| and| or) \w?\d\w*)*"
+_NUMBER = r"(?<![\w.-])(?:[+−-]?\d+(?:[.,]\d+)*|nan)%?(?: \[[^\]]*\])?(?![\w-])"
 
 
 def say(text: str) -> Markdown:
@@ -60,7 +64,8 @@ def say(text: str) -> Markdown:
 def holds(condition: object, sentence: str) -> Markdown | None:
     """A conclusion if its condition is met, else a note that these parameters do not bear it out.
 
-    The committed notebooks bear out all conclusions; other runs report and go on.
+    The committed notebooks bear out all conclusions; other runs report and go on. What is not borne
+    out was said of the committed results, so the run's own numbers are left out of it.
 
     Args:
         condition: None if a result that the conclusion is about was not measured; then nothing
@@ -70,7 +75,17 @@ def holds(condition: object, sentence: str) -> Markdown | None:
         return None
     if condition:
         return say(sentence)
-    return Markdown(f"{NOT_BORNE_OUT} *{' '.join(sentence.split())}*")
+    plain = re.sub(r"(?<!\*)\*(?!\*)", "", " ".join(sentence.split()))  # all of it is in italics
+    return Markdown(f"{NOT_BORNE_OUT} *{without_numbers(plain)}*")
+
+
+def without_numbers(text: str) -> str:
+    """A Markdown text with an ellipsis for each number, names that hold digits excepted.
+
+    >>> without_numbers("C1: **12% [0%, 50%]** of MiniLM-L6's heads, −1.5 in layer 2 (Table 3 or S4).")
+    "C1: **…** of MiniLM-L6's heads, … in layer … (Table 3 or S4)."
+    """
+    return re.sub(f"({_NAMES})|{_NUMBER}", lambda found: found[1] or "…", text)
 
 
 def show(

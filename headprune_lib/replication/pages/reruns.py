@@ -45,7 +45,7 @@ def mark_as_rerun(notebook: nbformat.NotebookNode, parameters: Mapping[str, Any]
     banner = (
         f"> **This is a run with parameters of your own: {changed}.** The text was written about the "
         "committed results. Tables, figures and what a cell prints are of this run; a conclusion that "
-        "this run does not bear out is marked *Not with these parameters*."
+        "this run does not bear out is marked *Not with these parameters* and given without numbers."
     )
     cell = nbformat.v4.new_markdown_cell(banner, id="rerun", metadata={"tags": ["rerun"]})
     notebook.cells.insert(0, cell)

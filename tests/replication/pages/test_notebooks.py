@@ -20,6 +20,8 @@ from headprune_lib.replication.pages.notebooks import (
     run_notebook,
 )
 from headprune_lib.replication.pages.page import PARAMETERS
+from headprune_lib.replication.paths import project_root
+from headprune_lib.replication.titles import spelled
 
 NOTEBOOKS = sorted(
     path for path in notebooks_root().glob("*.ipynb") if not path.stem.endswith("-run")
@@ -28,6 +30,9 @@ NOTEBOOKS = sorted(
 MACHINE = re.compile(
     r"(?<![\w.~/$])/(?:root|home|tmp|Users|private|var/folders)/|\.venv/| at 0x[0-9a-f]+"
 )
+# A sentence on what others published, which no run changes; page 09 is about little else.
+PUBLISHED = re.compile(r"\bthe paper|BERT-base|HIES|^09_independent")
+ITS_TASKS = {"MNLI", "SST-2", "CoLA", "MRPC", "English-French", "German-English"}
 
 
 def read(path: Path) -> nbformat.NotebookNode:
@@ -67,6 +72,30 @@ def html_of(outputs) -> list[str]:
 def words_of(outputs) -> list[str]:
     """The paragraphs that cells wrote."""
     return [text for output in outputs if (text := output.get("data", {}).get("text/markdown"))]
+
+
+def names(folder: Path) -> set[str]:
+    """What pages call the models and tasks of a folder's results, without what is in parentheses."""
+    keys = store.find(root=folder)
+    return {spelled(name).partition(" (")[0] for key in keys for name in (key.model, key.task)}
+
+
+def said_of_others(notebook, stem: str, folder: Path) -> list[str]:
+    """Sentences and captions, not marked, with a committed model or task that folder has not."""
+    others = names(project_root() / "data" / "results") - names(folder)
+    outputs = outputs_of(notebook)
+    paragraphs = [text for text in words_of(outputs) if not text.startswith(NOT_BORNE_OUT)]
+    paragraphs += [output.text for output in outputs if output.output_type == "stream"]
+    for html in html_of(outputs):
+        around = re.sub(r"<tbody.*?</tbody>", " ", html, flags=re.DOTALL)
+        paragraphs += [re.sub(r"<[^>]*>", " ", around)]
+    return [
+        sentence
+        for paragraph in paragraphs
+        for sentence in re.split(r"(?<=\.)\s", paragraph)
+        for name in others - (ITS_TASKS if PUBLISHED.search(f"{stem} {sentence}") else set())
+        if re.search(rf"\b{re.escape(name)}\b", sentence)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +163,7 @@ def test_runs_on_the_smoke_profile(path, smoke, tmp_path):
     if "page.get(" in "\n".join(cell.source for cell in code_cells(path)):
         assert store.find(root=results_folder(smoke)), "nothing was measured"
     assert words_of(outputs_of(written)), "the page says nothing"
+    assert not said_of_others(written, path.stem, results_folder(smoke))
     assert path.read_bytes() == committed
 
 
