@@ -15,6 +15,7 @@ from ownmodels import bert, classifier, kept_in, language_model, marian
 from tiny import build
 from typer.testing import CliRunner
 
+from headprune_lib.replication import store
 from headprune_lib.replication.cli import app
 from headprune_lib.replication.data import LANGUAGE_TASKS, OWN_TEXTS, TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.models.encoders import finetuned
@@ -140,6 +141,13 @@ def test_a_translator_and_a_language_model_read_text_of_ones_own(there):
     assert "subtitles/my-marian" in run("headprune results") and len(told) == 3
     stored = {path.parts[-2]: path for path in there.glob("cache/results/*/*/*.json")}
     assert stored.keys() == {"one_head", "across_domains", "language_curve"}  # nothing committed
+    sweep = store.load(store.Key.at(stored["one_head"]), stored["one_head"].parents[1]).raw
+    drafts = sweep["draft_loss_uncut"]
+    assert (
+        (drafts > 0).all()
+        and (drafts < 1e6).all()
+        and (drafts + sweep["draft_loss_change"] > 0).all()
+    )
     curve = json.loads(stored["language_curve"].read_text())
     (command,) = {part["provenance"]["command"] for part in curve["parts"].values()}
     assert re.fullmatch(
