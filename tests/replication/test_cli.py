@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.cli import app, named_models
+from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.models import encoders as weights
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store import Part, Result
@@ -112,6 +113,23 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
         ),
         ("reproduce figure1b --workers 1 --scheduler tcp://x:1", "--scheduler both given"),
         ("reproduce table1 --n-examples 5", "does not depend on --n-examples"),
+        (
+            "reproduce figure1b --set steps=7",
+            "figure1b does not depend on --set steps. Leave it out",
+        ),
+        ("reproduce table1 --set n_scoring=7", "does not depend on --set n_scoring. Leave it out"),
+        (
+            "reproduce figure3b --profile smoke --by importance --set random_orders=3",
+            "does not depend on --set random_orders",
+        ),
+        (
+            "reproduce figure5 --profile smoke --set checkpoints.pre-norm.every=2",
+            "does not depend on --set checkpoints.pre-norm.every",
+        ),
+        *(
+            (f"reproduce figure1b --set {name}=x", f"{name} is no value to set. Choose a profile")
+            for name in ("name", "given", "folder", "main_task")
+        ),
         ("reproduce figure1b --device cdua", "unknown device 'cdua': did you mean cuda"),
         ("train --device meta", "no device 'meta' here"),
         ("reproduce figure1b --seed -1", "seed is -1. Give a whole number"),
@@ -144,6 +162,47 @@ def test_what_cannot_be_is_refused_before_anything_is_computed(line, message, el
     result = headprune(*shlex.split(line))
     assert result.exit_code == 2 and message in result.output
     assert not list(elsewhere.iterdir())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "figure3b --set steps=7",
+        "figure1b --set batch_size=7 --set finetuning.epochs=2",
+        "figure1b --set steps=10",  # the profile's own
+        "figure6b --set stand_ins.cola=synthetic-pairs",
+        "figure5 --set checkpoints.post-norm.shares=[0.3]",
+        "language_curve --set language.batch_size=7 --set language.shares=[0.5]",
+        "table4 --set speed.repetitions=2",
+    ],
+)
+def test_values_that_matter_are_taken(line, elsewhere):
+    result = headprune("reproduce", "--profile", "smoke", "--dry-run", *shlex.split(line))
+    assert result.exit_code == 0 and " would be stored in " in result.stdout, result.output
+
+
+@pytest.mark.parametrize(
+    ("artifact", "part"),
+    [("figure1b", "outcomes"), ("figure3b", "random")],
+)
+def test_a_flipped_byte_in_stored_outcomes_is_named_and_measured_again(
+    smoke, artifact, part, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+    words = ["reproduce", artifact, "--profile", "smoke", "--stored"]
+    told = headprune(*words)
+    assert told.exit_code == 0, told.output
+    measurement = "pruning_curve" if artifact == "figure3b" else "one_head"
+    path = results_folder(smoke) / measurement / f"synthetic.tiny.{part}.npz"
+    whole = path.read_bytes()
+    content = bytearray(whole)
+    content[len(whole) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.warns(UserWarning, match=rf"{part}.npz is damaged .* set aside as .*damaged-"):
+        again = headprune(*words)
+    assert again.exit_code == 0 and path.read_bytes() == whole
+    here = [line for line in told.stdout.splitlines() if line.startswith("  here ")]
+    assert here and {*here} <= {*again.stdout.splitlines()}
 
 
 @pytest.mark.parametrize(

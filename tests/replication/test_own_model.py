@@ -137,6 +137,9 @@ def test_a_translator_and_a_language_model_read_text_of_ones_own(there):
         (there / name / "task.yml").write_text(f"{entry}profile: {SMALL_LANGUAGE}\n")
         for file in re.findall(r"\w+\.(?:de|en|txt)", entry):
             (there / name / file).write_text("\n".join(lines) + "\n")
+    for line, message in OF_ANOTHER_KIND.items():
+        done = CliRunner().invoke(app, shlex.split(f"reproduce {line} --dry-run"))
+        assert done.exit_code == 2 and message in done.stderr, (line, done.output)
     told = [run(line) for line in commands_after("Marian translator and")[1:]]
     assert "subtitles/my-marian" in run("headprune results") and len(told) == 3
     stored = {path.parts[-2]: path for path in there.glob("cache/results/*/*/*.json")}
@@ -163,6 +166,15 @@ def test_a_translator_and_a_language_model_read_text_of_ones_own(there):
     assert done.exit_code == 2 and "has no text of another domain" in done.stderr
 
 
+OF_ANOTHER_KIND = {
+    "figure1b --model my-bert --data subtitles": "figure1b measures a classifier, and subtitles is "
+    "text for a translator. Give other text, or a measurement of a translator\n",
+    "one_head --model my-marian --data subtitles": "for a translator. Add --task subtitles\n",
+    "table1 --model my-marian --data tickets": "table1 measures a translator, and tickets is text "
+    "for a classifier.",
+    "table1 --model my-marian --data notes": "notes is text for a language model.",
+    "language_curve --model my-lm --data tickets": "measures a language model, and tickets is",
+}
 SMALL_LANGUAGE = "{language: {shares: [0.5], random_orders: 1, head_tokens: 50}}"
 ENTRY = "name: tickets\nlabels: [question, complaint]\nfiles: {train: train.csv, test: test.csv}\n"
 
