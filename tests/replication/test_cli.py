@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -9,8 +10,8 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from headprune_lib.replication import measurements
-from headprune_lib.replication.cli import app, named_models
+from headprune_lib.replication import measurements, store
+from headprune_lib.replication.cli import app, named_models, results
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.models import encoders as weights
 from headprune_lib.replication.profiles import load_profile
@@ -248,6 +249,68 @@ def test_steps_for_a_gpu_are_skipped_or_copied_and_found_again_and_fail_alone(
     assert seeds == {"outcomes": 1, "training 2": 2}
     assert ran("--device", "cpu")[:2] == (1, ["failed"] + ["stored"] * 3)
     assert {path: path.read_bytes() for path in copied} == copied
+
+
+def lines_of(path: Path, result: Result) -> list[str]:
+    return [line for line in results.compared(result, path) if line.startswith("  here ")]
+
+
+def test_numbers_of_two_trainings_are_told_apart(smoke, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+    told = {}
+    for further in ([], ["training 2"]):
+        for artifact in ("figure1b", "table6"):
+            by = [word for name in further for word in ("--by", name)]
+            done = headprune("reproduce", artifact, "--profile", "smoke", *by)
+            told[artifact, bool(further)] = [
+                line for line in done.stdout.splitlines() if line.startswith("  here ")
+            ]
+    for artifact in ("figure1b", "table6"):
+        (alone,) = told[artifact, False]
+        first, second = told[artifact, True]
+        assert first.replace(", training 1:", ":") == alone and ", training 2:" in second
+        assert second.partition(": ")[2] != first.partition(": ")[2]
+    path = tmp_path / "smoke" / "one_head" / "synthetic.tiny.json"
+    result = store.load(store.Key.at(path), path.parents[1])
+    values = {"further": result.values["further"]}
+    only = dataclasses.replace(
+        result, values=values, parts={"training 2": result.parts["training 2"]}
+    )
+    assert lines_of(path, only) == [told["figure1b", True][1]]
+    three = {**result.values, "further": {**values["further"], "training 3": result.values}}
+    (mean,) = lines_of(path, dataclasses.replace(result, values=three))
+    assert "in the mean over 3 trainings" in mean and "training 1" not in mean
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("figure3b --by entropy", r"entropy: accuracy 0\.\d+ with all heads, 0\.\d+ without 10%, "),
+        ("language_curve --by entropy", r"entropy: perplexity \d+\.\d with all heads, .*out 100%"),
+        ("head_roles", "no number that a claim is judged by: see the file"),
+    ],
+)
+def test_a_result_that_no_claim_rests_on_says_its_scores(
+    smoke, tmp_path, monkeypatch, line, wanted
+):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+    done = headprune("reproduce", "--profile", "smoke", *shlex.split(line))
+    assert re.search(rf"^  here       {wanted}", done.stdout, re.MULTILINE), done.output
+
+
+def test_effects_that_are_all_alike_leave_the_scores_of_each_domain(smoke, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+    result = measurements.get("figure2b", smoke)
+    undefined = {"r": None, "interval": [None, None], "p": None}
+    agreement = {"pearson": undefined, "spearman": undefined, "within": undefined}
+    agreement |= {"left_out": [None, None], "reliability": [None, None], "ceiling": None}
+    both = {domain: {"loss": agreement, "accuracy": agreement} for domain in ("a", "b")}
+    one_class = dataclasses.replace(result, values={**result.values, "correlations": both})
+    told = lines_of(measurements.where("figure2b", smoke), one_class)
+    assert [line.rpartition(" ")[0].split("  ")[-1].strip() for line in told] == [
+        *("synthetic, accuracy", "synthetic, log_loss"),
+        *("synthetic-far, accuracy", "synthetic-far, log_loss"),
+    ]
 
 
 OF_ALL_KINDS = {"n_examples": 20, "n_verses": 5, "n_headline": 5, "seed": 5, "translation_seed": 4}
