@@ -131,6 +131,13 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
             (f"reproduce figure1b --set {name}=x", f"{name} is no value to set. Choose a profile")
             for name in ("name", "given", "folder", "main_task")
         ),
+        ("reproduce table4 --set speed.shape=tyni", "unknown shape 'tyni': did you mean tiny"),
+        ("reproduce table4 --set speed.share=-1", "speed.share is -1. Give at least 0"),
+        ("reproduce table4 --set speed.share=1.5", "speed.share is 1.5. Give at most 1"),
+        ("reproduce figure1b --set seeds=[]", "seeds is []. Give one at least"),
+        ("reproduce figure3b --set seeds=[1,1]", "seeds is [1, 1]. Give each of them once"),
+        ("reproduce table4 --set speed.batch_sizes=[]", "speed.batch_sizes is []. Give one"),
+        ("reproduce figure1b --set finetuning.warmup=2", "finetuning.warmup is 2. Give at most 1"),
         ("reproduce figure1b --device cdua", "unknown device 'cdua': did you mean cuda"),
         ("train --device meta", "no device 'meta' here"),
         ("reproduce figure1b --seed -1", "seed is -1. Give a whole number"),

@@ -432,7 +432,7 @@ def kept_at(result: Result, root: Path | None = None) -> dict[str, Any] | None:
 
     See :func:`headprune_lib.replication.claims.kept.at_share`.
     """
-    share = share_judged(result.task, measurements.half_of(result.key))
+    share = share_judged(result.task, measurements.half_of(result))
     return kept.at_share(kept.pooled(result, "importance", root), share)
 
 

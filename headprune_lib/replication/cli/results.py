@@ -94,7 +94,7 @@ def compared(result: Result, path: Path, before: Iterable[str] = ()) -> Iterator
     committed = None if before else _committed(result, path)
     before = _said(committed, None) if committed else before
     yield from (f"  committed  {line}" for line in before)
-    half = measurements.half_of(result.key)
+    half = measurements.half_of(result)
     for claim in CLAIMS.values():
         if claim.measurement == result.measurement and half in claim.halves:
             yield f"  paper      {claim.id}: {claim.paper_value}"
@@ -156,7 +156,7 @@ def _committed(result: Result, path: Path) -> Result | None:
     from headprune_lib.replication.measurements.obtaining import results_folder
 
     profile = profiles.load_profile(result.profile)
-    half, root = measurements.HALF_OF[measurements.half_of(result.key)], results_folder(profile)
+    half, root = measurements.HALF_OF[measurements.half_of(result)], results_folder(profile)
     task = half.task(profile)
     usual = store.Key(result.measurement, task, half.model(profile, task))
     keys = [key for key in (result.key, usual) if key.path(root) != path]

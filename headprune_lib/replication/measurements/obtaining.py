@@ -199,11 +199,16 @@ HALF_OF: dict[Half, _Encoder | _Translation | _Language] = {
 }
 
 
-def half_of(key: Key) -> Half:
-    """The half of the paper that a result belongs to, or ``language``."""
-    if key.measurement.startswith("language_"):
+def half_of(of: Key | Result) -> Half:
+    """The half of the paper that a result belongs to, or ``language``.
+
+    A user's own task may not be registered now; the result itself, other than its key, tells.
+    """
+    if of.measurement.startswith("language_"):
         return "language"
-    return "translation" if key.task in TRANSLATION_TASKS else "encoder"
+    parts = of.parts.values() if isinstance(of, Result) else ()
+    trained_whole = any(part.signature.get("weights") == {} for part in parts)  # on no base weights
+    return "translation" if of.task in TRANSLATION_TASKS or trained_whole else "encoder"
 
 
 def load_for(
