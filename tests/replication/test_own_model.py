@@ -178,14 +178,14 @@ def test_a_translator_and_a_language_model_read_text_of_ones_own(there):
 
 
 OF_ANOTHER_KIND = {
-    "reproduce figure1b --model my-bert --data subtitles": "figure1b measures a classifier, and subtitles is "
-    "text for a translator. Give other text, or a measurement of a translator\n",
-    "reproduce one_head --model my-marian --data subtitles": "for a translator. Add --task subtitles\n",
-    "reproduce table1 --model my-marian --data tickets": "table1 measures a translator, and tickets is text "
-    "for a classifier.",
+    "reproduce figure1b --model my-bert --data subtitles": "figure1b measures a classifier, and "
+    "subtitles is text for a translator. Give other text, or a measurement of a translator\n",
+    "reproduce one_head --model my-marian --data subtitles": "for a translator. Add --task subti",
+    "reproduce table1 --model my-marian --data tickets": "measures a translator, and tickets "
+    "is text for a classifier.",
     "reproduce table1 --model my-marian --data notes": "notes is text for a language model.",
-    "reproduce language_curve --model my-lm --data tickets": "measures a language model, and tickets is",
-    "reproduce figure1b --model my-marian": "my-marian has a MarianMTModel, which cannot classify. ",
+    "reproduce language_curve --model my-lm --data tickets": "a language model, and tickets",
+    "reproduce figure1b --model my-marian": "has a MarianMTModel, which cannot classify. Give one",
     "run 01 -p model my-marian -p data subtitles": "MarianMTModel, which cannot classify. Give one",
     "reproduce language_curve --model my-bert --data notes": "has a BertModel, no causal language",
 }

@@ -242,7 +242,7 @@ def _enter(own: OwnText) -> OwnText:
     paths = [(own.folder / at).resolve() for each in files.values() for at in each]
     if twice := sorted({path.name for path in paths if paths.count(path) > 1}):
         raise ValueError(
-            f"files has {', '.join(twice)} twice. Give each split text of its own, or one file for all"
+            f"files has {', '.join(twice)} twice. Give each split text of its own, or one file"
         )
     if "valid" in files and "valid" not in kind.splits:
         raise ValueError(
