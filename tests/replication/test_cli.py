@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from headprune_lib.replication import measurements
-from headprune_lib.replication.cli import app, named_models
+from headprune_lib.replication import measurements, store
+from headprune_lib.replication.cli import app, named_models, results
+from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.models import encoders as weights
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store import Part, Result
@@ -112,6 +114,30 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
         ),
         ("reproduce figure1b --workers 1 --scheduler tcp://x:1", "--scheduler both given"),
         ("reproduce table1 --n-examples 5", "does not depend on --n-examples"),
+        (
+            "reproduce figure1b --set steps=7",
+            "figure1b does not depend on --set steps. Leave it out",
+        ),
+        ("reproduce table1 --set n_scoring=7", "does not depend on --set n_scoring. Leave it out"),
+        (
+            "reproduce figure3b --profile smoke --by importance --set random_orders=3",
+            "does not depend on --set random_orders",
+        ),
+        (
+            "reproduce figure5 --profile smoke --set checkpoints.pre-norm.every=2",
+            "does not depend on --set checkpoints.pre-norm.every",
+        ),
+        *(
+            (f"reproduce figure1b --set {name}=x", f"{name} is no value to set. Choose a profile")
+            for name in ("name", "given", "folder", "main_task")
+        ),
+        ("reproduce table4 --set speed.shape=tyni", "unknown shape 'tyni': did you mean tiny"),
+        ("reproduce table4 --set speed.share=-1", "speed.share is -1. Give at least 0"),
+        ("reproduce table4 --set speed.share=1.5", "speed.share is 1.5. Give at most 1"),
+        ("reproduce figure1b --set seeds=[]", "seeds is []. Give one at least"),
+        ("reproduce figure3b --set seeds=[1,1]", "seeds is [1, 1]. Give each of them once"),
+        ("reproduce table4 --set speed.batch_sizes=[]", "speed.batch_sizes is []. Give one"),
+        ("reproduce figure1b --set finetuning.warmup=2", "finetuning.warmup is 2. Give at most 1"),
         ("reproduce figure1b --device cdua", "unknown device 'cdua': did you mean cuda"),
         ("train --device meta", "no device 'meta' here"),
         ("reproduce figure1b --seed -1", "seed is -1. Give a whole number"),
@@ -144,6 +170,47 @@ def test_what_cannot_be_is_refused_before_anything_is_computed(line, message, el
     result = headprune(*shlex.split(line))
     assert result.exit_code == 2 and message in result.output
     assert not list(elsewhere.iterdir())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "figure3b --set steps=7",
+        "figure1b --set batch_size=7 --set finetuning.epochs=2",
+        "figure1b --set steps=10",  # the profile's own
+        "figure6b --set stand_ins.cola=synthetic-pairs",
+        "figure5 --set checkpoints.post-norm.shares=[0.3]",
+        "language_curve --set language.batch_size=7 --set language.shares=[0.5]",
+        "table4 --set speed.repetitions=2",
+    ],
+)
+def test_values_that_matter_are_taken(line, elsewhere):
+    result = headprune("reproduce", "--profile", "smoke", "--dry-run", *shlex.split(line))
+    assert result.exit_code == 0 and " would be stored in " in result.stdout, result.output
+
+
+@pytest.mark.parametrize(
+    ("artifact", "part"),
+    [("figure1b", "outcomes"), ("figure3b", "random")],
+)
+def test_a_flipped_byte_in_stored_outcomes_is_named_and_measured_again(
+    smoke, artifact, part, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+    words = ["reproduce", artifact, "--profile", "smoke", "--stored"]
+    told = headprune(*words)
+    assert told.exit_code == 0, told.output
+    measurement = "pruning_curve" if artifact == "figure3b" else "one_head"
+    path = results_folder(smoke) / measurement / f"synthetic.tiny.{part}.npz"
+    whole = path.read_bytes()
+    content = bytearray(whole)
+    content[len(whole) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.warns(UserWarning, match=rf"{part}.npz is damaged .* set aside as .*damaged-"):
+        again = headprune(*words)
+    assert again.exit_code == 0 and path.read_bytes() == whole
+    here = [line for line in told.stdout.splitlines() if line.startswith("  here ")]
+    assert here and {*here} <= {*again.stdout.splitlines()}
 
 
 @pytest.mark.parametrize(
@@ -189,6 +256,68 @@ def test_steps_for_a_gpu_are_skipped_or_copied_and_found_again_and_fail_alone(
     assert seeds == {"outcomes": 1, "training 2": 2}
     assert ran("--device", "cpu")[:2] == (1, ["failed"] + ["stored"] * 3)
     assert {path: path.read_bytes() for path in copied} == copied
+
+
+def lines_of(path: Path, result: Result) -> list[str]:
+    return [line for line in results.compared(result, path) if line.startswith("  here ")]
+
+
+def test_numbers_of_two_trainings_are_told_apart(smoke, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+    told = {}
+    for further in ([], ["training 2"]):
+        for artifact in ("figure1b", "table6"):
+            by = [word for name in further for word in ("--by", name)]
+            done = headprune("reproduce", artifact, "--profile", "smoke", *by)
+            told[artifact, bool(further)] = [
+                line for line in done.stdout.splitlines() if line.startswith("  here ")
+            ]
+    for artifact in ("figure1b", "table6"):
+        (alone,) = told[artifact, False]
+        first, second = told[artifact, True]
+        assert first.replace(", training 1:", ":") == alone and ", training 2:" in second
+        assert second.partition(": ")[2] != first.partition(": ")[2]
+    path = tmp_path / "smoke" / "one_head" / "synthetic.tiny.json"
+    result = store.load(store.Key.at(path), path.parents[1])
+    values = {"further": result.values["further"]}
+    only = dataclasses.replace(
+        result, values=values, parts={"training 2": result.parts["training 2"]}
+    )
+    assert lines_of(path, only) == [told["figure1b", True][1]]
+    three = {**result.values, "further": {**values["further"], "training 3": result.values}}
+    (mean,) = lines_of(path, dataclasses.replace(result, values=three))
+    assert "in the mean over 3 trainings" in mean and "training 1" not in mean
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("figure3b --by entropy", r"entropy: accuracy 0\.\d+ with all heads, 0\.\d+ without 10%, "),
+        ("language_curve --by entropy", r"entropy: perplexity \d+\.\d with all heads, .*out 100%"),
+        ("head_roles", "no number that a claim is judged by: see the file"),
+    ],
+)
+def test_a_result_that_no_claim_rests_on_says_its_scores(
+    smoke, tmp_path, monkeypatch, line, wanted
+):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+    done = headprune("reproduce", "--profile", "smoke", *shlex.split(line))
+    assert re.search(rf"^  here       {wanted}", done.stdout, re.MULTILINE), done.output
+
+
+def test_effects_that_are_all_alike_leave_the_scores_of_each_domain(smoke, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+    result = measurements.get("figure2b", smoke)
+    undefined = {"r": None, "interval": [None, None], "p": None}
+    agreement = {"pearson": undefined, "spearman": undefined, "within": undefined}
+    agreement |= {"left_out": [None, None], "reliability": [None, None], "ceiling": None}
+    both = {domain: {"loss": agreement, "accuracy": agreement} for domain in ("a", "b")}
+    one_class = dataclasses.replace(result, values={**result.values, "correlations": both})
+    told = lines_of(measurements.where("figure2b", smoke), one_class)
+    assert [line.rpartition(" ")[0].split("  ")[-1].strip() for line in told] == [
+        *("synthetic, accuracy", "synthetic, log_loss"),
+        *("synthetic-far, accuracy", "synthetic-far, log_loss"),
+    ]
 
 
 OF_ALL_KINDS = {"n_examples": 20, "n_verses": 5, "n_headline": 5, "seed": 5, "translation_seed": 4}

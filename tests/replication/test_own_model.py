@@ -15,6 +15,7 @@ from ownmodels import bert, classifier, kept_in, language_model, marian
 from tiny import build
 from typer.testing import CliRunner
 
+from headprune_lib.replication import store
 from headprune_lib.replication.cli import app
 from headprune_lib.replication.data import LANGUAGE_TASKS, OWN_TEXTS, TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.models.encoders import finetuned
@@ -136,10 +137,31 @@ def test_a_translator_and_a_language_model_read_text_of_ones_own(there):
         (there / name / "task.yml").write_text(f"{entry}profile: {SMALL_LANGUAGE}\n")
         for file in re.findall(r"\w+\.(?:de|en|txt)", entry):
             (there / name / file).write_text("\n".join(lines) + "\n")
+    for line, message in OF_ANOTHER_KIND.items():
+        done = CliRunner().invoke(app, shlex.split(line))
+        assert done.exit_code == 2 and message in done.stderr, (line, done.output)
+        assert done.stderr.count("\n") == 1 and not (there / "cache" / "results").exists()
     told = [run(line) for line in commands_after("Marian translator and")[1:]]
-    assert "subtitles/my-marian" in run("headprune results") and len(told) == 3
+    assert len(told) == 3
+    done = CliRunner().invoke(
+        app, shlex.split("reproduce figure2a --model my-marian --data subtitles --dry-run")
+    )
+    assert "will be measured" in done.stderr and "missing here" not in done.stderr, done.stderr
+    with nothing_entered():  # as in a process that was not given them
+        for register, name in itertools.product((*TEXTS, LANGUAGE_MODELS), ("subtitles", "notes")):
+            register.pop(name, None)
+        done = CliRunner().invoke(app, ["results"])
+    assert "subtitles/my-marian" in done.stdout and done.stdout.count("  here  ") >= 3, done.output
+    assert "cannot be read" not in done.stderr, done.stderr
     stored = {path.parts[-2]: path for path in there.glob("cache/results/*/*/*.json")}
     assert stored.keys() == {"one_head", "across_domains", "language_curve"}  # nothing committed
+    sweep = store.load(store.Key.at(stored["one_head"]), stored["one_head"].parents[1]).raw
+    drafts = sweep["draft_loss_uncut"]
+    assert (
+        (drafts > 0).all()
+        and (drafts < 1e6).all()
+        and (drafts + sweep["draft_loss_change"] > 0).all()
+    )
     curve = json.loads(stored["language_curve"].read_text())
     (command,) = {part["provenance"]["command"] for part in curve["parts"].values()}
     assert re.fullmatch(
@@ -155,6 +177,18 @@ def test_a_translator_and_a_language_model_read_text_of_ones_own(there):
     assert done.exit_code == 2 and "has no text of another domain" in done.stderr
 
 
+OF_ANOTHER_KIND = {
+    "reproduce figure1b --model my-bert --data subtitles": "figure1b measures a classifier, and "
+    "subtitles is text for a translator. Give other text, or a measurement of a translator\n",
+    "reproduce one_head --model my-marian --data subtitles": "for a translator. Add --task subti",
+    "reproduce table1 --model my-marian --data tickets": "measures a translator, and tickets "
+    "is text for a classifier.",
+    "reproduce table1 --model my-marian --data notes": "notes is text for a language model.",
+    "reproduce language_curve --model my-lm --data tickets": "a language model, and tickets",
+    "reproduce figure1b --model my-marian": "has a MarianMTModel, which cannot classify. Give one",
+    "run 01 -p model my-marian -p data subtitles": "MarianMTModel, which cannot classify. Give one",
+    "reproduce language_curve --model my-bert --data notes": "has a BertModel, no causal language",
+}
 SMALL_LANGUAGE = "{language: {shares: [0.5], random_orders: 1, head_tokens: 50}}"
 ENTRY = "name: tickets\nlabels: [question, complaint]\nfiles: {train: train.csv, test: test.csv}\n"
 
@@ -173,6 +207,17 @@ ENTRY = "name: tickets\nlabels: [question, complaint]\nfiles: {train: train.csv,
             "'stepz': did you",
         ),
         ("name: [", "is not valid YAML"),
+        (f"{ENTRY}profile: [1]\n", "profile is [1]. Give names and values, such as"),
+        (f"{ENTRY}columns: kind\n", "columns is 'kind'. Give names, such as"),
+        (f"{ENTRY}columns: {{labels: kind}}\n", "unknown column 'labels': did you mean label"),
+        (ENTRY.replace("[question, complaint]", "question"), "labels is 'question'. Give a list"),
+        (ENTRY.replace("labels: [question, complaint]", "languages: de"), "is 'de'. Give a list"),
+        *(
+            (re.sub(r"files: .*", f"files: {files}", ENTRY), "Give a file, a list of files, or")
+            for files in ("3", "{train: 3, test: test.csv}", "[[train.csv]]", "[3]")
+        ),
+        (ENTRY.replace("test.csv", "./train.csv"), "files has train.csv twice. Give each split"),
+        (ENTRY.replace("files: {", "files: {valid: chats.csv, "), "files has valid, and nothing"),
         ("name: tickets\n", "has no files. Give a name, files, and one of labels"),
         ("name: tickets\nfiles: train.csv\n", "does not name one kind of task. Give"),
         (f"{ENTRY}languages: [de, en]\n", "does not name one kind of task. Give"),

@@ -61,7 +61,7 @@ def _not_run(claim: Claim) -> Row:
 
 
 def _rows(claim: Claim, result: Result, root: Path | None) -> list[Row]:
-    half = measurements.half_of(result.key)
+    half = measurements.half_of(result)
     if result.measurement != claim.measurement or half not in claim.halves:
         return []
     partly = (claim.id, result.task, result.model) in PARTLY_KNOWN

@@ -432,7 +432,7 @@ def kept_at(result: Result, root: Path | None = None) -> dict[str, Any] | None:
 
     See :func:`headprune_lib.replication.claims.kept.at_share`.
     """
-    share = share_judged(result.task, measurements.half_of(result.key))
+    share = share_judged(result.task, measurements.half_of(result))
     return kept.at_share(kept.pooled(result, "importance", root), share)
 
 
@@ -871,7 +871,8 @@ def _judge_c7(stored: Stored) -> dict[str, Judged]:
         for domain in found[0]
     }
     most = max(
-        agreements, key=lambda domain: min(a["loss"]["reliability"][1] for a in agreements[domain])
+        agreements,
+        key=lambda domain: min(a["loss"]["reliability"][1] or 0 for a in agreements[domain]),
     )
     judged = {domain: across(each, heads, stored.half) for domain, each in agreements.items()}
     return {

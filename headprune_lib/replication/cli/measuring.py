@@ -140,6 +140,7 @@ def reproduce(
                 task=pair,
                 parts=by,
                 fresh=not stored,
+                checked=True,
                 announce=planning.announce,
             )
             _tell(artifact, result, path, before)
@@ -151,7 +152,7 @@ def reproduce(
 def _reached(artifact: str, settings: Profile) -> bool:
     """Get a result and report it; report an error and return False if that fails."""
     try:
-        result = measurements.get(artifact, settings, announce=planning.announce)
+        result = measurements.get(artifact, settings, checked=True, announce=planning.announce)
         _tell(artifact, result, measurements.where(artifact, settings))
     except (ValueError, OSError, MemoryError, RuntimeError) as error:  # UnitsFailed among them
         typer.echo(f"{artifact}: {one_line(error)}", err=True)
@@ -173,7 +174,9 @@ def _dry(
 
     path, state = measurements.where(artifact, settings, pair, by), "is stored in"
     try:
-        measurements.get(artifact, settings, task=pair, parts=by, fresh=fresh, announce=begin)
+        measurements.get(
+            artifact, settings, task=pair, parts=by, fresh=fresh, checked=True, announce=begin
+        )
     except _Told:
         state = "would be stored in"
     typer.echo(f"{artifact} {state} {short(path)}")

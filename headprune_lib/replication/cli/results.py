@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,7 +94,7 @@ def compared(result: Result, path: Path, before: Iterable[str] = ()) -> Iterator
     committed = None if before else _committed(result, path)
     before = _said(committed, None) if committed else before
     yield from (f"  committed  {line}" for line in before)
-    half = measurements.half_of(result.key)
+    half = measurements.half_of(result)
     for claim in CLAIMS.values():
         if claim.measurement == result.measurement and half in claim.halves:
             yield f"  paper      {claim.id}: {claim.paper_value}"
@@ -104,19 +105,50 @@ def _said(result: Result, root: Path | None) -> Iterator[str]:
     """The numbers that claims rest on, with their intervals; else the model's scores."""
     from headprune_lib.replication.claims.evidence import rows_of
 
-    if rows := rows_of(result, root):
-        yield from (f"{row.claim}, {row.setting}: {row.judged.measured}" for row in rows)
+    judged = [
+        f"{', '.join(filter(None, (row.claim, row.setting, training)))}: {row.judged.measured}"
+        for training, one in _apart(result)
+        for row in rows_of(one, root)
+    ]
+    yield from judged or [*_scores(result)] or ["no number that a claim is judged by: see the file"]
+
+
+def _apart(result: Result) -> Iterator[tuple[str, Result]]:
+    """The result; or each of its trainings under its name, where claims take the first alone."""
+    from headprune_lib.replication.claims.rules import LEAST_TRAININGS
+
+    every = dict(result.values.get("further", {}))
+    if not 0 < len(every) < LEAST_TRAININGS - (store.OUTCOMES in result.parts):
+        yield "", result
         return
+    if first := result.parts.get(store.OUTCOMES):
+        values = {name: value for name, value in result.values.items() if name != "further"}
+        every = {f"training {first.runs[0]['seed']}": values, **every}
+    for name, values in every.items():
+        yield name, replace(result, values=values)
+
+
+def _scores(result: Result) -> Iterator[str]:
+    """The scores of the model with all its heads, of each recipe, and along each curve."""
     for row in result.values.get("recipes", ()):
         low, high = row["interval"]
         yield (
             f"{row['epochs']} epochs, rate {row['learning_rate']:g}, batches of {row['batch_size']}: "
             f"{result.metric} {row['score']:.3f} [{low:.3f}, {high:.3f}]"
         )
-    baseline = result.values.get("baseline", {})
+    baselines = {**result.values.get("baseline", {}), **result.values.get("baselines", {})}
     yield from (
-        f"{name} {value:.4g}" for name, value in baseline.items() if isinstance(value, float)
+        f"{name.replace('.', ', ')} {value:.4g}"
+        for name, value in measurements.flat(baselines)
+        if isinstance(value, float)
     )
+    shares = result.values.get("shares", ())
+    for order, curve in result.values.get("curves", {}).items():
+        named = "perplexity" if "perplexity" in curve else "mean"
+        uncut, *cut = zip(shares, curve[named], strict=False)
+        steps = ", ".join(f"{score:.4g} without {share:.0%}" for share, score in cut)
+        metric = named if named == "perplexity" else result.metric
+        yield f"{order}: {metric} {uncut[1]:.4g} with all heads, {steps}"
 
 
 def _committed(result: Result, path: Path) -> Result | None:
@@ -124,7 +156,7 @@ def _committed(result: Result, path: Path) -> Result | None:
     from headprune_lib.replication.measurements.obtaining import results_folder
 
     profile = profiles.load_profile(result.profile)
-    half, root = measurements.HALF_OF[measurements.half_of(result.key)], results_folder(profile)
+    half, root = measurements.HALF_OF[measurements.half_of(result)], results_folder(profile)
     task = half.task(profile)
     usual = store.Key(result.measurement, task, half.model(profile, task))
     keys = [key for key in (result.key, usual) if key.path(root) != path]

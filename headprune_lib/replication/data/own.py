@@ -82,6 +82,42 @@ class OwnText:
         return {"domains": [*self.others.values()], **sizes, **given_values}
 
 
+def _is_list(given: Any) -> bool:
+    return isinstance(given, list) and not any(isinstance(each, list | dict) for each in given)
+
+
+def _is_named(given: Any) -> bool:
+    return isinstance(given, dict)
+
+
+def _is_files(given: Any) -> bool:
+    def is_some(one: Any) -> bool:
+        return isinstance(one, str) or (_is_list(one) and all(isinstance(at, str) for at in one))
+
+    return all(map(is_some, given.values() if isinstance(given, dict) else [given]))
+
+
+_FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "labels": (_is_list, "a list, such as [question, complaint]"),
+    "languages": (_is_list, "a list, such as [de, en]"),
+    "columns": (_is_named, "names, such as {label: kind, text: message}"),
+    "profile": (_is_named, "names and values, such as {random_orders: 10}"),
+    "files": (_is_files, "a file, a list of files, or either for each split"),
+}
+"""Entry of ``task.yml`` -> whether a value has its form, and the form in words."""
+_COLUMNS = ("label", "text", "second")
+
+
+def _check_forms(entry: Mapping[str, Any]) -> None:
+    """Raises ValueError for an entry of another form, or a column that nothing reads."""
+    for name, (fits, form) in _FORMS.items():
+        if name in entry and not fits(entry[name]):
+            raise ValueError(f"{name} is {entry[name]!r}. Give {form}")
+    for column in entry.get("columns", {}):
+        if column not in _COLUMNS:
+            raise ValueError(unknown("column", column, _COLUMNS))
+
+
 class _Kind(NamedTuple):
     """How to read a kind of text, the splits that it needs, and their shares of a single file."""
 
@@ -195,12 +231,23 @@ def _check_name(name: str, folder: Path, file: Path) -> None:
 
 def _enter(own: OwnText) -> OwnText:
     """Read and register the text, and each further split as a task of its own."""
+    _check_forms(own.entry)
     kind, files = _KINDS[own.kind], own.entry["files"]
     files = {"all": files} if isinstance(files, str | list) else files
     files = {split: [at] if isinstance(at, str) else at for split, at in files.items()}
     if missing := [at for each in files.values() for at in each if not (own.folder / at).is_file()]:
         raise ValueError(
             f"{own.folder / 'task.yml'} names {', '.join(missing)}, which {own.folder} does not have"
+        )
+    paths = [(own.folder / at).resolve() for each in files.values() for at in each]
+    if twice := sorted({path.name for path in paths if paths.count(path) > 1}):
+        raise ValueError(
+            f"files has {', '.join(twice)} twice. Give each split text of its own, or one file"
+        )
+    if "valid" in files and "valid" not in kind.splits:
+        raise ValueError(
+            f"files has valid, and nothing is read from it where there are {own.kind}. Leave it "
+            "out, or call it by another name"
         )
     splits = kind.read(own.folder, own.entry, files)
     if "all" in splits:

@@ -14,15 +14,17 @@ from typing import Any, NamedTuple
 
 from headprune_lib.messages import unknown
 from headprune_lib.replication import paper, store
-from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
+from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS, own_text
 from headprune_lib.replication.measurements.base import HALVES, Half, Measurement
 from headprune_lib.replication.measurements.obtaining import (
     HALF_OF,
     Request,
     check_task,
+    flat,
     half_of,
     load_for,
     obtain,
+    without,
 )
 from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.profiles import Profile, enter_own, load_profile
@@ -67,6 +69,7 @@ def get(
     task: str | None = None,
     parts: Sequence[str] | None = None,
     fresh: bool = False,
+    checked: bool = False,
     announce: Callable[[Upcoming], None] | None = None,
 ) -> Result:
     """Return a result: the stored one if its signatures match, else one measured now.
@@ -80,6 +83,8 @@ def get(
         parts: orders of a pruning curve; the profile's own if not given.
         fresh: measure even what is stored, with the weights at hand; if fewer test texts were
             given, only results that depend on their number.
+        checked: compare a stored result's outcomes with their SHA-256 as well, and measure damaged
+            ones again; its values are read without them.
         announce: called with an ``Upcoming`` before measuring begins.
 
     Raises:
@@ -94,7 +99,7 @@ def get(
         if announce is not None:
             announce(Upcoming(request, missing, left_out))
 
-    return obtain(request, parts=parts, fresh=fresh, begin=begin)
+    return obtain(request, parts=parts, fresh=fresh, checked=checked, begin=begin)
 
 
 def where(
@@ -126,10 +131,14 @@ def asked(
         numbers: ``n_examples``, ``n_verses`` and ``seed``.
 
     Raises:
-        ValueError: an unknown name or a wrong value (the nearest names are suggested), or an option
-            that the measurement does not depend on. Raised before anything is computed.
+        ValueError: an unknown name or a wrong value (the nearest names are suggested), an option or
+            value that the measurement does not depend on, or text of another kind of model than
+            the measured one. Raised before anything is computed.
     """
-    enter_own(values := dict(values or {}))
+    if wrong := sorted(_FIXED & (values := dict(values or {})).keys()):
+        raise ValueError(f"{wrong[0]} is no value to set. Choose a profile with --profile")
+    names_set = [each for each, _ in flat(values) if each not in _HOW]
+    enter_own(values)
     numbers = {option: value for option, value in numbers.items() if value is not None}
     if name == "all":
         if task is not None or parts is not None:
@@ -140,23 +149,66 @@ def asked(
         return load_for(HALVES, profile, None, {field: model, **values}, **numbers), None
     halves, half = halves_of(name), _half(name, task)
     check_task(task, profile, halves)
+    _check_text(name, half, values.get("data"))
     options = HALF_OF[half].options
     for option in numbers.keys() - options.keys():
-        raise ValueError(_unused(name, option))
-    settings = load_for([half], profile, task, values, model=model, **numbers)
+        raise ValueError(_unused(name, option.replace("_", "-")))
+    loaded = load_for([half], profile, task, values, model=model, **numbers)
     pair = task if half == "translation" else None
-    request = find_artifact(name, settings, pair, parts)
+    request = find_artifact(name, loaded, pair, parts)
     _, half, settings, task = request
     if half == "translation":
         settings.translator(task, settings.model_of(task))  # refuses an unknown model
     for option in numbers:
         if not request.depends_on(options[option], parts):
-            raise ValueError(_unused(name, option))
+            raise ValueError(_unused(name, option.replace("_", "-")))
+    for each in names_set:
+        if not _uses(name, loaded, each, request, pair, parts):
+            raise ValueError(_unused(name, f"set {each}"))
     return settings, pair
 
 
+def _uses(
+    name: str,
+    profile: Profile,
+    given: str,
+    request: Request,
+    pair: str | None,
+    parts: Sequence[str] | None,
+) -> bool:
+    """Whether a request would be another without a value given; the profile's own value does."""
+    try:
+        other = load_profile(profile.name, **without(profile.given, given))
+        return other == profile or not request.same_as(
+            find_artifact(name, other, pair, parts), parts
+        )
+    except ValueError:  # nothing can be measured without it
+        return True
+
+
+_FIXED = {"name", "given", "folder", "main_task"}
+"""A profile's fields that nobody sets: what it is called, and where its results lie."""
+_HOW = {"device", "data", "batch_size", "language.batch_size"}
+"""Values that say how or on what something is measured, and are in no signature by their name."""
+
+
 def _unused(name: str, option: str) -> str:
-    return f"{name} does not depend on --{option.replace('_', '-')}. Leave it out"
+    return f"{name} does not depend on --{option}. Leave it out"
+
+
+def _check_text(name: str, half: Half, data: str | None) -> None:
+    """Raises ValueError for a user's own text that is of another kind than what is measured."""
+    if (text := own_text(data)) is None or HALF_OF[half].task_field in text.fields:
+        return
+    other = next(each for each, of in HALF_OF.items() if of.task_field in text.fields)
+    if other in halves_of(name):
+        advice = f"Add --task {text.name}"
+    else:
+        advice = f"Give other text, or a measurement of {HALF_OF[other].measured}"
+    raise ValueError(
+        f"{name} measures {HALF_OF[half].measured}, and {text.name} is text for "
+        f"{HALF_OF[other].measured}. {advice}"
+    )
 
 
 def halves_of(name: str) -> tuple[Half, ...]:

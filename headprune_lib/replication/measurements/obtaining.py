@@ -46,10 +46,12 @@ class _Reading:
 
     Attributes:
         task_field: the profile's field with the half's task.
+        measured: what is measured, in words.
         options: option of the commands -> the arguments of ``load_profile`` that it sets.
     """
 
     task_field: ClassVar[str]
+    measured: ClassVar[str]
     options: ClassVar[dict[str, tuple[str, ...]]]
 
     def task(self, profile: Profile) -> str:
@@ -72,7 +74,7 @@ class _Reading:
 
 
 class _Encoder(_Reading):
-    task_field = "task"
+    task_field, measured = "task", "a classifier"
     options: ClassVar = {name: (name,) for name in ("task", "model", "n_examples", "seed")}
 
     def tasks(self, _profile: str) -> Sequence[str]:
@@ -117,7 +119,7 @@ class _Encoder(_Reading):
 
 
 class _Translation(_Reading):
-    task_field = "translation_task"
+    task_field, measured = "translation_task", "a translator"
     options: ClassVar = {
         "task": (),  # a profile has several language pairs
         "model": ("translation_model",),
@@ -163,7 +165,7 @@ class _Translation(_Reading):
 
 
 class _Language(_Reading):
-    task_field = "language_task"
+    task_field, measured = "language_task", "a language model"
     options: ClassVar = {"task": ("language_task",), "model": ("language_model",)}
 
     def tasks(self, profile: str) -> Sequence[str]:
@@ -197,11 +199,16 @@ HALF_OF: dict[Half, _Encoder | _Translation | _Language] = {
 }
 
 
-def half_of(key: Key) -> Half:
-    """The half of the paper that a result belongs to, or ``language``."""
-    if key.measurement.startswith("language_"):
+def half_of(of: Key | Result) -> Half:
+    """The half of the paper that a result belongs to, or ``language``.
+
+    A user's own task may not be registered now; the result itself, other than its key, tells.
+    """
+    if of.measurement.startswith("language_"):
         return "language"
-    return "translation" if key.task in TRANSLATION_TASKS else "encoder"
+    parts = of.parts.values() if isinstance(of, Result) else ()
+    trained_whole = any(part.signature.get("weights") == {} for part in parts)  # on no base weights
+    return "translation" if of.task in TRANSLATION_TASKS or trained_whole else "encoder"
 
 
 def load_for(
@@ -339,7 +346,7 @@ class Request(NamedTuple):
     def _values_given(self, parts: Sequence[str] | None) -> Iterator[str]:
         """The command-line options for the values given in place of the profile's.
 
-        Numbers that the measurement does not depend on, which a page may set too, are left out.
+        Values that the measurement does not depend on, which a page may set too, are left out.
         """
         profile, options = self.profile, HALF_OF[self.half].options
         numbers = {name: of for name, of in options.items() if name not in ("task", "model")}
@@ -360,7 +367,9 @@ class Request(NamedTuple):
             value = left.pop(name, None)
             if value not in (None, getattr(usual, name)):
                 yield f"--{name} {_from_home(value)}"
-        for name, value in _flat(left):
+        for name, value in flat(left):
+            if not self.uses(name, parts):
+                continue
             written = yaml.safe_dump(value, default_flow_style=True, width=1000)
             written = written.removesuffix("...\n").strip()
             yield f"--set {shlex.quote(f'{name}={written}')}"
@@ -382,6 +391,19 @@ class Request(NamedTuple):
         without = {name: value for name, value in values.items() if name not in fields}
         greater = {name: value + 1 if name in fields else value for name, value in values.items()}
         return any(digests(other) != digests(values) for other in (without, greater))
+
+    def uses(self, name: str, parts: Sequence[str] | None) -> bool:
+        """Whether the result would be another without a given value, such as ``speed.share``."""
+        given = without(self.profile.given, name)
+        try:
+            other = self._replace(profile=load_profile(self.profile.name, **given))
+            return not self.same_as(other, parts)
+        except ValueError:  # nothing can be measured without it
+            return True
+
+    def same_as(self, other: Request, parts: Sequence[str] | None) -> bool:
+        """Whether another request asks for the same result, or for the same parts of it."""
+        return self.key == other.key and self.signatures(parts) == other.signatures(parts)
 
     def check_parts(self, names: Sequence[str]) -> None:
         """Raises ValueError for a part that the measurement does not have."""
@@ -443,17 +465,29 @@ def _from_home(path: str) -> str:
     return f"{'~/' * path.startswith(home)}{shlex.quote(path.removeprefix(home))}"
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Names and values of nested sections, as ``--set`` takes them.
 
-    >>> list(_flat({"steps": 5, "speed": {"repetitions": 2}}))
+    >>> list(flat({"steps": 5, "speed": {"repetitions": 2}}))
     [('steps', 5), ('speed.repetitions', 2)]
     """
     for name, value in values.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def without(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The values without one of a nested section.
+
+    >>> without({"steps": 5, "speed": {"share": 0.1, "repetitions": 2}}, "speed.share")
+    {'steps': 5, 'speed': {'repetitions': 2}}
+    """
+    first, _, rest = name.partition(".")
+    if rest:
+        return {**values, first: without(values[first], rest)}
+    return {each: value for each, value in values.items() if each != first}
 
 
 def _trainings(signatures: Mapping[str, dict[str, Any]]) -> set[str]:
@@ -468,6 +502,7 @@ def obtain(
     *,
     parts: Sequence[str] | None = None,
     fresh: bool = False,
+    checked: bool = False,
     begin: Callable[[list[str]], None] = lambda _missing: None,
 ) -> Result:
     """Return the stored result if its parts' signatures match; measure and save missing parts.
@@ -480,6 +515,7 @@ def obtain(
     Args:
         parts: names of parts; those that the measurement has for the profile if not given.
         fresh: measure all requested parts.
+        checked: read the outcomes of a stored result that fits too, and not its values alone.
         begin: called with the names of the parts to be measured, before the first is measured.
 
     Raises:
@@ -491,6 +527,7 @@ def obtain(
     fingerprint = store.fingerprint(measurement.name, measurement.statistics[half])
     kept = _stored(key, root, command)
     usable = _usable(kept, request, signatures, fresh, root)
+    usable = _readable(usable) if checked else usable
     missing = [name for name in signatures if name not in usable]
     digests = "".join(signed["digest"] for signed in signatures.values())
     digest = hashlib.sha256(digests.encode()).hexdigest()[:16]

@@ -330,7 +330,8 @@ def _losses(
 ) -> Float[Tensor, " row"]:
     """The loss in nats of each row of pieces, end mark included."""
     chosen = logits.gather(-1, targets[..., None])[..., 0]
-    return ((logits.logsumexp(-1) - chosen) * (targets != padding)).sum(-1)
+    losses = logits.logsumexp(-1) - chosen
+    return losses.where(targets != padding, 0).sum(-1)  # a model may never choose padding: infinite
 
 
 def mend(draft: Ids, chosen: Ids, limit: int, marks: Marks) -> tuple[Ids, int, bool]:

@@ -358,13 +358,15 @@ def own_model(given: str, known: dict[str, Base]) -> str:
         known: the register, ``BASES`` or ``LANGUAGE_MODELS``.
 
     Raises:
-        ValueError: none of these, a folder without a model, or a folder with another model's name.
+        ValueError: none of these, a folder without a model or with one of another kind, or a folder
+            with another model's name.
     """
     if given in known:
         return given
     folder = absolute(given)
     if folder.is_dir():
         check_model_folder(folder)
+        _check_kind(folder, known is LANGUAGE_MODELS)
         base = Base(folder.name, str(folder), given=str(folder))
     elif re.fullmatch(r"\w[\w.-]*/[\w.-]+", given) and not folder.parent.is_dir():
         base = Base(folder.name, given, hub=given, given=given)
@@ -394,6 +396,21 @@ def check_model_folder(folder: Path) -> None:
             f"{folder} has no {', no '.join(missing)}. Write the model and its tokenizer there "
             "with save_pretrained of transformers"
         )
+
+
+def _check_kind(folder: Path, language: bool) -> None:
+    """Raises ValueError for a folder whose model cannot be a classifier, or is no language model.
+
+    A configuration alone does not tell the second: BERT's would build a causal language model too.
+    """
+    config = transformers.AutoConfig.from_pretrained(folder)
+    (named, *_) = config.architectures or [config.model_type]
+    if language and not named.endswith(("ForCausalLM", "LMHeadModel")):
+        raise ValueError(f"{folder} has a {named}, no causal language model. Give one that is")
+    auto = transformers.models.auto.modeling_auto
+    known = auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
+    if not language and config.model_type not in known:
+        raise ValueError(f"{folder} has a {named}, which cannot classify. Give one that can")
 
 
 def check_installed(package: str) -> None:

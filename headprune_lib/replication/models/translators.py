@@ -23,7 +23,6 @@ from headprune_lib.replication.lazy import (
     fairseq_import,
     generation,
     sacrebleu,
-    safetensors_torch,
     setups,
     torch,
     training,
@@ -708,10 +707,16 @@ def final_weights(folder: Path, task: str, recipe: Recipe, seed: int) -> Path:
     path = folder / FINAL
     if not path.is_file():
         last = [record["epoch"] for record in read_curve(folder)][-recipe.averaged_epochs :]
-        weights = [safetensors_torch.load_file(epoch_path(folder, epoch)) for epoch in last]
+        described = full_recipe(task, recipe, seed)
+        kept = [read_weights(epoch_path(folder, epoch), described) for epoch in last]
+        weights = [tensors for tensors in kept if tensors is not None]
+        if len(weights) < len(last):
+            raise ValueError(
+                f"weights of the last epochs in {folder} are damaged. Train again with "
+                f"`headprune train {task} --retrain` and the same --model and --seed"
+            )
         mean = {
-            name: torch.stack([tensors[name].float() for tensors in weights]).mean(0)
-            for name in weights[0]
+            name: torch.stack([tensors[name] for tensors in weights]).mean(0) for name in weights[0]
         }
         write_weights(mean, path, full_recipe(task, recipe, seed, final=True))
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import socket
 import warnings
@@ -12,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.lazy import safetensors_torch, torch
+from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.store.files import replace_files, set_aside
 
 BFLOAT16 = "bfloat16 autocast"
@@ -56,12 +58,22 @@ def save_trained(model: torch.nn.Module, path: Path, recipe: dict) -> None:
 
 
 def write_weights(weights: dict[str, torch.Tensor], path: Path, recipe: dict) -> None:
-    """Write tensors, rounded to float16, with their recipe; all or nothing."""
+    """Write tensors, rounded to float16, with their recipe; all or nothing.
+
+    Beside them goes their SHA-256, unless they are committed: git knows those.
+    """
     weights = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items()}
     # a single entry of metadata: the order of several differs between processes
-    replace_files(
-        {path: safetensors_torch.save(weights, {"recipe": json.dumps(recipe, sort_keys=True)})}
-    )
+    content = safetensors_torch.save(weights, {"recipe": json.dumps(recipe, sort_keys=True)})
+    files = {path: content}
+    if path.parent != models_root():
+        files[_noted(path)] = f"{hashlib.sha256(content).hexdigest()}\n".encode()
+    replace_files(files)
+
+
+def _noted(path: Path) -> Path:
+    """The file beside cached weights with the SHA-256 that they were written with."""
+    return path.with_name(f"{path.name}.sha256")
 
 
 def read_weights(path: Path, recipe: dict) -> dict[str, torch.Tensor] | None:
@@ -71,14 +83,18 @@ def read_weights(path: Path, recipe: dict) -> dict[str, torch.Tensor] | None:
     """
     if not path.is_file():
         return None
+    noted = _noted(path)
     try:
         with safe_open(path, "pt") as file:
             stored = _recipe_in(file)
             if stored != recipe:
                 raise ValueError(f"trained by another recipe: {stored}, wanted {recipe}")
+            # weights of before there were such files are read without it
+            if noted.is_file() and noted.read_text().strip() != sha256_of(path):
+                raise ValueError(f"its SHA-256 is not the one in {noted.name}")
             return {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, OSError) as error:
-        aside = ", ".join(file_aside.name for file_aside in set_aside(path))
+        aside = ", ".join(file_aside.name for file_aside in set_aside(path, noted))
         warnings.warn(f"{path} cannot be used ({error}) and was set aside as {aside}", stacklevel=2)
         return None
 

@@ -126,7 +126,11 @@ def _steps(
 def _results_of(request: Request) -> Path:
     """The folder of a result; if that would need the network, the profile's own folder."""
     profile = request.profile
-    known = request.half == "encoder" and not BASES[profile.model].hub and profile.data != "hub"
+    if request.half == "encoder":
+        known = not BASES[profile.model].hub and profile.data != "hub"
+    else:
+        trained = profile.translator(request.task, profile.model_of(request.task))
+        known = isinstance(trained, Published) and trained.folder is not None
     return request.path.parents[1] if known else results_folder(profile)
 
 

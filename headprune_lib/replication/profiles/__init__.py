@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 import yaml
-from annotated_types import Ge, Gt  # a dependency of pydantic
+from annotated_types import Ge, Gt, Le  # a dependency of pydantic
 from pydantic import AfterValidator, AllowInfNan, ConfigDict, StrictBool, StrictFloat, StrictInt
 from pydantic_core import ErrorDetails, PydanticCustomError
 
@@ -45,6 +45,8 @@ Count = Annotated[StrictInt, Ge(1)]
 CountFrom0 = Annotated[StrictInt, Ge(0)]
 CountOrAll = Count | None
 PositiveFloat = Annotated[StrictFloat, AllowInfNan(False), Gt(0)]
+Share = Annotated[StrictFloat, AllowInfNan(False), Ge(0), Le(1)]
+PositiveShare = Annotated[StrictFloat, AllowInfNan(False), Gt(0), Le(1)]
 
 
 def one_of(what: str, names: Collection[str]) -> AfterValidator:
@@ -56,6 +58,22 @@ def one_of(what: str, names: Collection[str]) -> AfterValidator:
         return name
 
     return AfterValidator(check)
+
+
+def _some(given: list) -> list:
+    if not given:
+        raise PydanticCustomError("list", "Give one at least")
+    return given
+
+
+def _once(given: list) -> list:
+    if len({*given}) < len(given):
+        raise PydanticCustomError("list", "Give each of them once")
+    return given
+
+
+SOME, ONCE = AfterValidator(_some), AfterValidator(_once)
+"""Validators that refuse an empty list, and one with something in it twice."""
 
 
 @typing.dataclass_transform(frozen_default=True)
@@ -103,6 +121,7 @@ def _told(cls: type, error: ErrorDetails) -> str:
 _WORDS = {
     "Input should be greater than or equal to": "Give at least",
     "Input should be greater than": "Give a number above",
+    "Input should be less than or equal to": "Give at most",
     "Input should be": "Give",
 }
 """pydantic's words for an error -> what to do about it."""
@@ -130,8 +149,8 @@ class Finetuning:
     epochs: Count
     batch_size: Count
     learning_rate: PositiveFloat
-    warmup: StrictFloat
-    weight_decay: StrictFloat
+    warmup: Share
+    weight_decay: Share
     max_length: Count
     n_train: CountOrAll
 
@@ -160,9 +179,9 @@ class Recovery:
     ``shares`` of the heads are removed in each of ``orders`` and in ``random_orders`` random ones.
     """
 
-    ways: list[Literal["all weights", "LoRA"]]
-    orders: list[str]
-    shares: list[PositiveFloat]
+    ways: Annotated[list[Literal["all weights", "LoRA"]], SOME, ONCE]
+    orders: Annotated[list[str], SOME, ONCE]
+    shares: Annotated[list[PositiveShare], SOME, ONCE]
     random_orders: Count
     epochs: Count
     lora: Adapters
@@ -181,7 +200,7 @@ class Shape:
     width: Count
     feed_forward: Count
     vocabulary: Count
-    dropout: StrictFloat
+    dropout: Share
     norm: Literal["after", "before"] = "after"
 
 
@@ -192,8 +211,8 @@ class Recipe:
     shape: Shape
     batch_tokens: Count  # target tokens of an update, at most
     learning_rate: PositiveFloat  # the peak
-    warmup: StrictInt  # updates up to the peak; then inverse square root
-    label_smoothing: StrictFloat
+    warmup: CountFrom0  # updates up to the peak; then inverse square root
+    label_smoothing: Share
     min_epochs: Count  # before early stopping may end it
     max_epochs: Count
     patience: Count  # epochs without a better validation BLEU
@@ -256,15 +275,18 @@ _Task = Annotated[str, one_of("task", TASKS)]
 _Translation = Annotated[str, one_of("translation task", TRANSLATION_TASKS)]
 
 
+_SHAPES = ("bert-base", *(name for name, base in BASES.items() if base.build is not None))
+
+
 @parameters
 class Speed:
     """Settings of Table 4's timings."""
 
-    batch_sizes: list[Count]
+    batch_sizes: Annotated[list[Count], SOME, ONCE]
     n_sentences: Count
     repetitions: Count
-    share: StrictFloat
-    shape: str
+    share: Share
+    shape: Annotated[str, one_of("shape", _SHAPES)]
     shape_length: Count
     shape_sentences: Count
 
@@ -281,7 +303,7 @@ class Checkpoints:
     translated, those of every sweep if null.
     """
 
-    shares: list[StrictFloat]
+    shares: list[Share]
     within: StrictBool
     every: Count | None
     unnormalised: StrictBool
@@ -305,9 +327,9 @@ class Language:
     scoring_tokens: Count
     length: Count
     batch_size: Count
-    shares: list[PositiveFloat]
+    shares: Annotated[list[PositiveShare], SOME, ONCE]
     random_orders: Count
-    recovered: list[StrictFloat]
+    recovered: Annotated[list[Share], SOME, ONCE]
     tuning: Tuning
 
 
@@ -321,9 +343,9 @@ class Profile:
     folder: str
     task: _Task
     model: Annotated[str, one_of("model", BASES)]
-    seeds: list[CountFrom0]
-    further_seeds: list[CountFrom0]
-    domains: list[Annotated[str, one_of("domain", TASKS)]]
+    seeds: Annotated[list[CountFrom0], SOME, ONCE]
+    further_seeds: Annotated[list[CountFrom0], ONCE]
+    domains: Annotated[list[Annotated[str, one_of("domain", TASKS)]], ONCE]
     n_used: CountFrom0
     n_examples: CountOrAll
     n_domain: CountOrAll
@@ -333,7 +355,7 @@ class Profile:
     steps: Count
     random_orders: Count
     orders: Literal["every", "leak-free", "importance"]
-    compared: list[str]
+    compared: Annotated[list[str], SOME, ONCE]
     compared_trainings: Count
     recovery: Recovery
     finetuning: Finetuning
@@ -344,7 +366,7 @@ class Profile:
     training_task: _Translation
     translation_model: str
     translation_seed: CountFrom0 | None
-    translation_seeds: dict[_Translation, dict[str, list[StrictInt]]]
+    translation_seeds: dict[_Translation, dict[str, Annotated[list[CountFrom0], SOME, ONCE]]]
     n_verses: CountOrAll
     n_headline: CountOrAll
     beams: Count

@@ -55,6 +55,9 @@ def joined(units: list[Arrays], back: np.ndarray) -> Arrays:
 
     Args:
         back: the position of each pair in the concatenated groups.
+
+    Raises:
+        ValueError: a draft's loss is not finite.
     """
     columns: Arrays = {}
     for way in ("", BESIDE):
@@ -68,6 +71,10 @@ def joined(units: list[Arrays], back: np.ndarray) -> Arrays:
             f"{way}reference_lengths": lengths,
         }
     loss = np.concatenate([unit["draft_loss"] for unit in units], -1)[:, back]
+    if not np.isfinite(loss).all():
+        raise ValueError(
+            "the log-losses of some translations are not finite. Check the translator's weights"
+        )
     loss = np.rint(MILLINAT * loss)
     return {
         **columns,

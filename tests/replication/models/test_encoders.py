@@ -136,6 +136,21 @@ def test_only_what_was_trained_is_stored_rounded_and_found_again(profile):
     assert not torch.equal(stored[words], frozen)
 
 
+def test_a_flipped_byte_in_cached_weights_is_noticed_and_they_are_trained_again(profile):
+    before = finetuned(profile).state_dict()
+    path = weights_path("tiny", recipe(profile, 1))
+    whole = path.read_bytes()
+    for at in (-1, -len(whole) // 3):
+        content = bytearray(whole)
+        content[at] ^= 1
+        path.write_bytes(content)
+        with pytest.warns(UserWarning, match=r"cannot be used \(its SHA-256 .* was set aside as"):
+            assert same(finetuned(profile), before)
+    assert path.read_bytes() == whole and len([*path.parent.glob("*.safetensors.damaged-*")]) == 2
+    path.with_name(f"{path.name}.sha256").unlink()  # as of weights that were trained earlier
+    assert same(finetuned(profile), before)
+
+
 @pytest.mark.slow
 def test_committed_weights_of_another_recipe_are_left_alone(profile, tmp_path):
     finetuned(profile)

@@ -38,7 +38,7 @@ def model():
             torch.nn.init.normal_(weight, std=std)
     # tied to the embeddings it would predict the word that it was given
     model.lm_head.weight = torch.nn.Parameter(torch.randn(40, 16).double())
-    model.final_logits_bias[0, [END, PAD]] = torch.tensor([1.0, -100.0]).double()
+    model.final_logits_bias[0, [END, PAD]] = torch.tensor([1.0, -torch.inf]).double()  # a user's
     return model
 
 

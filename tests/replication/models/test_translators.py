@@ -1,6 +1,7 @@
 """Translators of both kinds: trained, killed, resumed, stored, scored, masked and pruned."""
 
 import dataclasses
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -54,6 +55,27 @@ def test_the_final_weights_are_the_mean_of_the_last_epochs(smoke):
     for name, weight in final.items():
         mean = torch.stack([epoch[name].double() for epoch in epochs]).mean(0)
         torch.testing.assert_close(weight.double(), mean, rtol=1e-3, atol=1e-6)  # float16
+
+
+def test_a_flipped_byte_in_a_cached_training_is_refused(smoke, tmp_path, monkeypatch):
+    load_translator(smoke, "toy")  # whose weights are made when first asked for
+    whole = training_folder("toy", 1)
+    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
+    shutil.copytree(whole, folder := training_folder("toy", 1))
+    for stem, epoch in (("final", None), ("epoch-09", 9), ("epoch-08", None)):
+        path = folder / f"{stem}.safetensors"
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+        if stem == "epoch-08":  # of which the final ones are a mean
+            (folder / "final.safetensors").unlink()
+        with (
+            pytest.warns(UserWarning, match="its SHA-256 is not the one"),
+            pytest.raises(ValueError, match="rain again with `headprune train toy --retrain`"),
+        ):
+            load_translator(smoke, "toy", epoch=epoch)
+        for name in (path.name, f"{path.name}.sha256"):
+            shutil.copy(whole / name, folder)
 
 
 def test_the_end_of_a_training(smoke):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from headprune_lib.replication import store
 from headprune_lib.replication.store import OUTCOMES, Key
 from headprune_lib.replication.store.files import npz_arrays, npz_bytes
+from headprune_lib.replication.store.packing import joined
 
 KEY = Key("one_head", "reviews", "m")
 INPUTS = {
@@ -151,6 +152,15 @@ def test_arrays_of_every_kind_come_back_by_rows():
         assert (back[name].dtype, back[name].shape) == (array.dtype, array.shape)
     with pytest.raises(ValueError, match="Object arrays"):
         npz_bytes({"o": np.array([object()])})
+
+
+@pytest.mark.parametrize("loss", [np.nan, np.inf])
+def test_a_loss_that_is_not_finite_is_refused(loss):
+    unit = {"draft_loss": np.array([[1.0, 2.0], [1.5, loss]])}
+    with pytest.raises(ValueError, match="not finite. Check the translator's weights"):
+        joined([unit], np.array([1, 0]))
+    unit["draft_loss"][1, 1] = 3
+    assert joined([unit], np.array([1, 0]))["draft_loss_change"].tolist() == [[1000, 500]]
 
 
 def rewrite(change):
