@@ -28,7 +28,7 @@ def default_loss(model: nn.Module) -> Loss:
     name = type(uncompiled(model)).__name__
     if name.endswith("ForQuestionAnswering"):
         return span_cross_entropy
-    if name.endswith(("ForSequenceClassification", *_OF_SIGNALS)):
+    if name.endswith(_CLASSIFIERS):
         one_number = getattr(config, "num_labels", None) == 1
         problem = getattr(config, "problem_type", None) or ("regression" if one_number else "")
         if problem == "multi_label_classification":
@@ -38,7 +38,12 @@ def default_loss(model: nn.Module) -> Loss:
     return next_token_cross_entropy if predicts_next_token(model) else cross_entropy
 
 
-_OF_SIGNALS = ("ImageClassification", "VideoClassification", "AudioClassification")
+_CLASSIFIERS = (
+    "ForSequenceClassification",
+    "ImageClassification",
+    "VideoClassification",
+    "AudioClassification",
+)
 
 
 def predicts_next_token(model: nn.Module) -> bool:

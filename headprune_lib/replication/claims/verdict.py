@@ -18,6 +18,12 @@ PLURALS: dict[Word, str] = {
 }
 """The words for results that were run, as they follow a number of results."""
 
+
+def agreeing(word: Word, n: int) -> str:
+    """The form of a verdict's word for a number of results, such as "differ" for two."""
+    return word if n == 1 else PLURALS[word]
+
+
 LEAST_POWER = 0.8
 """A result counts if its rule would decide at least this often under the paper's effect."""
 
@@ -181,8 +187,9 @@ class Verdict:
         sentence = f"Results that count: {len(self.counted)}"
         sentence += f" ({parts}); that do not: {others}" if parts else f"; that do not: {others}"
         if self.one_way:
-            differ = "differs" if len(self.one_way) == 1 else "differ"
-            sentence += f", {len(self.one_way)} of them {differ} with too little power to replicate"
+            n = len(self.one_way)
+            differ = agreeing("differs", n)
+            sentence += f", {n} of them {differ} with too little power to replicate"
         return f"{sentence}."
 
 

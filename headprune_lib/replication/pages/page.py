@@ -179,7 +179,7 @@ class Page:
         shown = {
             label: result
             for label, result in self.found(name).items()
-            if name_of(result.measurement, measurements.half_of(result.key), result.task) == name
+            if name_of(result.measurement, measurements.half_of(result), result.task) == name
         }
         return dict(sorted(shown.items(), key=lambda item: not self._is_own(item[1], [name])))
 

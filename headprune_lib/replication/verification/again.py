@@ -307,7 +307,7 @@ def profile_of(result: Result) -> Profile:
         "translation": {"translation_model": result.model},
         "language": {"language_task": result.task, "language_model": result.model},
     }
-    return load_profile(result.profile, **names[half_of(result.key)])
+    return load_profile(result.profile, **names[half_of(result)])
 
 
 @dataclass(frozen=True)
@@ -328,7 +328,7 @@ def _drawn(result: Result, seed: int, n_texts: int | None) -> dict[str, _Rows]:
 
     Parts with the same texts share a journal, and the units in it.
     """
-    half = half_of(result.key)
+    half = half_of(result)
     several = {name: n_texts or _n_texts(half, part) for name, part in result.parts.items()}
     enough = [n for n in several.values() if n >= result.n_examples]
     return {
@@ -358,7 +358,7 @@ def missing(result: Result, run: dict[str, Any], profile: Profile) -> str:
     Raises:
         OtherWeights: the committed weights are not those that the result was measured on.
     """
-    half = half_of(result.key)
+    half = half_of(result)
     if half == "language":
         model = LANGUAGE_MODELS[result.model]
         return "" if model.at_hand else f"{model.title} was not fetched here"
@@ -434,7 +434,7 @@ def measured_again(
         own: indices of the runs.
         stored: outcomes that measuring continues from, in place of those it computes.
     """
-    half, measurement = half_of(result.key), MEASUREMENTS[result.measurement]
+    half, measurement = half_of(result), MEASUREMENTS[result.measurement]
     part, root = result.parts[name], results_folder(profile)
     if len(part.runs) > 1:
         profile = dataclasses.replace(profile, seeds=[part.runs[i]["seed"] for i in own])
@@ -464,7 +464,7 @@ def _compared(
     differences = compared(
         {what: values for what, values in sliced.items() if what not in left_out},
         computed,
-        passages=half_of(result.key) == "language",
+        passages=half_of(result) == "language",
     )
     if store.plain(measured.runs, "runs") != runs:
         yield Quantity(f"{name}: trainings", str(runs), str(measured.runs), "equal", agrees=False)

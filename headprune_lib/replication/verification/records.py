@@ -89,7 +89,7 @@ def check(key: Key, *, drawn_seed: int = 0) -> tuple[Record, list[Quantity]]:
 
 def values_follow(result: Result) -> Quantity:
     """Compare the stored values with those that the statistics compute from the stored outcomes."""
-    measurement, half = MEASUREMENTS[result.measurement], half_of(result.key)
+    measurement, half = MEASUREMENTS[result.measurement], half_of(result)
     values = plain(measurement.values_of(half, result.parts), "values")
     differing = list(differences(result.values, values))
     difference = "; ".join(differing[:3]) or "the same"

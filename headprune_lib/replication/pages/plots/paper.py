@@ -73,7 +73,7 @@ def orders(axes: Axes, curve: Result, counted: bool = True) -> None:
     Args:
         counted: as in :func:`pruning_curve`.
     """
-    values, half = curve.values, half_of(curve.key)
+    values, half = curve.values, half_of(curve)
     shares, scale = 100 * np.array(values["shares"]), 1 if curve.metric == "BLEU" else 100
     shown = [name for name in shown_orders(values) if name not in _VARIANTS]
     for name, look in looks(shown).items():

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.claims.rules import CLAIMS
-from headprune_lib.replication.claims.verdict import PLURALS, Verdict, Word
+from headprune_lib.replication.claims.verdict import PLURALS, Verdict, Word, agreeing
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import listed, spelled
@@ -29,7 +29,7 @@ _PAPER_TASKS = {"mnli": "MNLI", "wmt": "WMT14", "iwslt": "IWSLT14"}
 def title(verdicts: Sequence[Verdict]) -> str:
     """The front page's title, such as "Four of eight claims replicate"."""
     n = sum(verdict.word == "replicates" for verdict in verdicts)
-    verb = _agreeing("replicates", n)
+    verb = agreeing("replicates", n)
     return f"{_number(n).capitalize()} of {_number(len(verdicts))} claims {verb}"
 
 
@@ -77,19 +77,14 @@ def tally(verdicts: Sequence[Verdict]) -> str:
 
 def _counted(numbers: Counter[Word], models: str) -> str:
     """Counts of verdicts in words: "3 of 6 encoder results replicate (2 differ, 1 undecided)"."""
-    verb = _agreeing("replicates", numbers["replicates"])
+    verb = agreeing("replicates", numbers["replicates"])
     rest = [
-        f"{numbers[word]} {_agreeing(word, numbers[word])}"
+        f"{numbers[word]} {agreeing(word, numbers[word])}"
         for word in PLURALS
         if word != "replicates" and numbers[word]
     ]
     sentence = f"{numbers['replicates']} of {numbers.total()} {models} results that count {verb}"
     return f"{sentence} ({', '.join(rest)})" if rest else sentence
-
-
-def _agreeing(word: Word, n: int) -> str:
-    """The form of a verdict's word for a number of results, such as "differ" for two."""
-    return word if n == 1 else PLURALS[word]
 
 
 def standing(verdicts: Sequence[Verdict]) -> str:
@@ -124,7 +119,7 @@ def _heads_by_model(results: Iterable[Result]) -> dict[str, int]:
     for result in results:
         order = result.parts.get("importance") and result.parts["importance"].raw.get("order")
         if order is not None:
-            translates = half_of(result.key) == "translation"
+            translates = half_of(result) == "translation"
             name = f"{result.task}, {result.model}" if translates else spelled(result.model)
             n_heads[name] = int(order.shape[1])
     return n_heads
@@ -133,8 +128,7 @@ def _heads_by_model(results: Iterable[Result]) -> dict[str, int]:
 def _models(results: Sequence[Result]) -> str:
     known = [result for result in results if result.measurement == "pruning_curve"]
     encoders, translators = (
-        _heads_by_model(result for result in known if half_of(result.key) == half)
-        for half in _MODELS
+        _heads_by_model(result for result in known if half_of(result) == half) for half in _MODELS
     )
     parts = []
     if encoders:

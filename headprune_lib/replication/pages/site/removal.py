@@ -90,7 +90,7 @@ def _entry(result: Result) -> dict[str, Any]:
 
 
 def _paper(result: Result) -> dict[str, Any]:
-    half = half_of(result.key)
+    half = half_of(result)
     judged = task_judged(result.task, half)
     name = {"wmt": "WMT14", "iwslt": "IWSLT14"}.get(judged, spelled(judged))
     if judged != published_task(result.task):
@@ -164,7 +164,7 @@ def heads_that_go(result: Result, part: str) -> np.ndarray | None:
         return stored[0]
     if part == "importance unnormalised" and (scores := _importance(result)):
         return heads_array(selection.rank_heads(scores))
-    if part == "oracle" and half_of(result.key) == "encoder":
+    if part == "oracle" and half_of(result) == "encoder":
         single = store.stored(Key("one_head", result.task, result.model))
         if single is not None:
             return heads_array(selection.rank_heads(one_by_one_scores(single.raw)))

@@ -205,7 +205,7 @@ def named(result: Result) -> str:
 
     Of Table 4 by profile smoke, whose own model is too small, only a published shape is shown.
     """
-    artifact = name_of(result.measurement, half_of(result.key), result.task)
+    artifact = name_of(result.measurement, half_of(result), result.task)
     parameters = next(iter(result.parts.values())).signature["parameters"]
     of_shape = result.profile == "smoke" and parameters.get("shape") == "bert-base"
     return f"{as_in_the_paper(artifact)}: {BERT_SHAPE if of_shape else setting(result)}"
