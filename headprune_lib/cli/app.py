@@ -63,8 +63,8 @@ def user_errors() -> Iterator[None]:
         if not out_of_memory(error):
             raise
         refuse(
-            f"out of memory ({one_line(error, 120)}). Use smaller batches (--batch-size), shorter "
-            "texts (--max-length) or another --device"
+            f"out of memory ({one_line(error, 120)}). Use another --device, fewer or shorter texts, "
+            "or smaller batches: --help lists the options"
         )
 
 

@@ -157,7 +157,7 @@ def test_a_lack_of_memory_is_said(headprune, folders, tmp_path, monkeypatch, err
     (tmp_path / "rows.tsv").write_text(LABELLED)
     monkeypatch.setattr(data, "score_heads", run_out)
     words = ("score", folders / "classifier", tmp_path / "rows.tsv")
-    one_line(*headprune(*words), f"out of memory ({error}). Use smaller batches (--batch-size)")
+    one_line(*headprune(*words), f"out of memory ({error}). Use another --device, fewer or shorter")
 
 
 # name of the file, its content, the model that it is for, and the message
