@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headprune_lib.replication import measurements, paper
 from headprune_lib.replication.claims.others import others_rows
-from headprune_lib.replication.claims.rules import CLAIMS, UNTRAINED, Claim, Stored
+from headprune_lib.replication.claims.rules import CLAIMS, UNTRAINED, Claim
 from headprune_lib.replication.claims.verdict import NOT_RUN, Row, Verdict, combine
 from headprune_lib.replication.store import Key, Result
 from headprune_lib.replication.titles import setting
@@ -76,7 +76,7 @@ def _rows(claim: Claim, result: Result, root: Path | None) -> list[Row]:
             "partly" if partly else _first_date(result) < FIXED,
             f"{result.model} {result.task}" if half == "translation" else result.model,
         )
-        for label, judged in claim.judge(Stored(result, half, root)).items()
+        for label, judged in claim.judge(result, root).items()
         if judged.word != "not run"  # a curve without the one-by-one order says nothing of C8
     ]
 

@@ -23,7 +23,7 @@ def cards_html(verdicts: Iterable[Verdict]) -> str:
 
 def card_html(claim: Claim, verdict: Verdict) -> str:
     """One card; its anchor is ``claim-c1`` for C1, for that of a row see :func:`row_anchor`."""
-    name, (page, artifact) = claim.id.lower(), claim.page
+    name = claim.id.lower()
     rows = [*verdict.measured, *verdict.others]
     evidence = _text(f"{counted(verdict)}. The paper's criterion: {criterion_met(verdict)}.")
     return f"""<article class="claim" id="claim-{name}" aria-labelledby="claim-{name}-title">
@@ -31,7 +31,7 @@ def card_html(claim: Claim, verdict: Verdict) -> str:
 <p><strong>Our rule: {verdict_html(verdict.word)}.</strong> {evidence}</p>
 <p><strong>The paper.</strong> {_text(claim.paper_value)}</p>
 {_plot(claim, rows)}
-<p><a href="../{page}.html#{artifact}">How it was measured: the paper's §{claim.section}</a></p>
+<p><a href="../{claim.page}">How it was measured: the paper's §{claim.section}</a></p>
 {_evidence(claim, rows)}
 </article>"""
 
@@ -43,7 +43,7 @@ def row_anchor(row: Row) -> str:
 
 
 def _plot(claim: Claim, rows: Sequence[Row]) -> str:
-    form = claim.shown[1]
+    form = claim.form
     estimates = [(row, mark) for row in rows for mark in row.judged.estimates]
     if not estimates:
         return "<p>No result that this claim could be read from.</p>"
@@ -118,18 +118,20 @@ def _kind(row: Row) -> str:
 
 def _caption(claim: Claim, rows: Sequence[Row]) -> str:
     """A caption that says what the dots are, and on which side of the bound the claim lies."""
-    what, form, side = claim.shown
     kinds: dict[float, set[str]] = {}  # a rule may ask less of one kind of model than of another
     for row in rows:
         kind = "translators" if row.half == "translation" else "encoders"
         for estimate in row.judged.estimates:
             kinds.setdefault(estimate.bound, set()).add(kind)
-    bounds = [(form.format(bound) if bound else "0", kinds[bound]) for bound in sorted(kinds)[::-1]]
+    bounds = [
+        (claim.form.format(bound) if bound else "0", kinds[bound]) for bound in sorted(kinds)[::-1]
+    ]
     if len(bounds) == 2 and all(len(of) == 1 for _, of in bounds):
         bounds_text = " and ".join(f"{bound} for {', '.join(of)}" for bound, of in bounds)
     else:
         bounds_text = " or ".join(bound for bound, _ in bounds)
-    return f"{what[0].upper()}{what[1:]}. Our bound is {bounds_text}; the paper's claim lies to its {side}."
+    shown = claim.shown[0].upper() + claim.shown[1:]
+    return f"{shown}. Our bound is {bounds_text}; the paper's claim lies to its {claim.side}."
 
 
 def _range(estimates: Sequence[tuple[Row, Estimate]]) -> tuple[float, float]:

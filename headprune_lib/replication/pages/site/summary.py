@@ -78,7 +78,7 @@ def ours(verdict: Verdict) -> str:
     untrained = [row for row in measured if row.judged.aside == UNTRAINED]
     trained = [row for row in measured if row not in untrained]
     of_counted, of_all = (_ranges(claim, rows) for rows in (verdict.counted or trained, trained))
-    what = f"{claim.shown[0][0].upper()}{claim.shown[0][1:]}: " if measured else ""
+    what = f"{claim.shown[0].upper()}{claim.shown[1:]}: " if measured else ""
     text = f"{what}{of_counted}" + f"; counted or not: {of_all}" * (of_counted != of_all)
     return text + "".join(f"; {row.setting}: {_ranges(claim, [row])}" for row in untrained)
 
@@ -91,7 +91,7 @@ def by_others(verdict: Verdict) -> str:
     if not shown:
         sentences = [f"{row.setting}: {row.judged.measured}" for row in verdict.others]
         return " ".join(sentences) or "not measured"
-    form = CLAIMS[verdict.claim].shown[1]
+    form = CLAIMS[verdict.claim].form
     return ", ".join(
         f"{formatted(form, estimate.value)} ({', '.join(filter(None, (row.setting, estimate.label)))})"
         for row in shown
@@ -132,7 +132,7 @@ def measured_on(rows: Sequence[Row]) -> str:
 
 def _ranges(claim: Claim, rows: Sequence[Row]) -> str:
     """Least and largest estimate for each part of a rule, for encoders and for translators."""
-    form = claim.shown[1]
+    form = claim.form
     parts: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         for estimate in row.judged.estimates:
