@@ -23,20 +23,6 @@ import numpy as np
 import yaml
 
 from headprune_lib.replication import bounds, stats
-from headprune_lib.replication.bounds import (
-    ALPHA,
-    C1_NEEDED,
-    C1_REMOVABLE,
-    C1_REMOVABLE_LOW,
-    C3_KEPT,
-    C4_UP_TO,
-    C5_REMOVED,
-    C7_RELIABILITY,
-    C8_UP_TO,
-    DELTA,
-    DELTA_BLEU,
-    LEAST_BLEU,
-)
 from headprune_lib.replication.claims import kept
 from headprune_lib.replication.claims.kept import BERT_TASKS, kept_by_others
 from headprune_lib.replication.claims.verdict import (
@@ -54,7 +40,7 @@ from headprune_lib.replication.measurements.estimates import Scored
 from headprune_lib.replication.metrics import SCORES, corpus_bleu
 from headprune_lib.replication.published import paper, published_shares, published_task
 from headprune_lib.replication.stats import Z95, all_of, detectable, power_above, standard_error
-from headprune_lib.replication.store import OUTCOMES, Arrays, Result
+from headprune_lib.replication.store import Arrays, Result
 from headprune_lib.replication.store.packing import all_counts
 from headprune_lib.replication.titles import BERT_SHAPE, spelled
 
@@ -63,7 +49,7 @@ Found = Mapping[str, Any]
 
 LEAST_TRAININGS = 3
 """Fewer trainings do not show how trainings differ."""
-TOLERATED = {"encoder": DELTA, "translation": DELTA_BLEU}
+TOLERATED = {"encoder": bounds.DELTA, "translation": bounds.DELTA_BLEU}
 """Half of the paper -> the largest loss that counts as none."""
 # Shares such as 0.4 come out of sums as 0.39999...; they are meant to equal their bound.
 _ROUNDING = 1e-9
@@ -79,12 +65,15 @@ def trainings_of(result: Result, name: str) -> list[Mapping[str, Any]]:
     return every if len(every) >= LEAST_TRAININGS else every[:1]
 
 
+def decided(replicates: bool, differs: bool) -> Word:
+    """The word by a rule that says when a result replicates the claim and when it differs."""
+    return "replicates" if replicates else "differs" if differs else "undecided"
+
+
 def by_sign(intervals: Sequence[Sequence[float]], sign: int) -> Word:
     """Replicates if every interval lies on ``sign``'s side, differs if one lies on the other."""
     signed = [sorted(sign * end for end in interval) for interval in intervals]
-    if all(low > 0 for low, _ in signed):
-        return "replicates"
-    return "differs" if any(high < 0 for _, high in signed) else "undecided"
+    return decided(all(low > 0 for low, _ in signed), any(high < 0 for _, high in signed))
 
 
 def _error(found: Found) -> float:
@@ -101,14 +90,16 @@ def _beside_zero(found: Found, label: str = "") -> Estimate:
 
 
 def _with_ends(found: Found) -> str:
+    if found["interval"] is None:
+        return f"{found['difference']:+.3f}"
     return estimate(found["difference"], found["interval"], "+.3f")
 
 
 def _units(half: Half, effect: float) -> str:
     """The effect relative to the tolerated loss that a typical interval could show, in words."""
     if half == "translation":
-        return f"{effect:.2f} BLEU more or less than {DELTA_BLEU} BLEU"
-    return f"{100 * effect:.2f} points more or less than {100 * DELTA:g} point of accuracy"
+        return f"{effect:.2f} BLEU more or less than {bounds.DELTA_BLEU} BLEU"
+    return f"{100 * effect:.2f} points more or less than {100 * bounds.DELTA:g} point of accuracy"
 
 
 # C1: heads removed one at a time
@@ -118,9 +109,7 @@ def one_at_a_time(sweeps: Sequence[Mapping[str, Any]], half: Half) -> Judged:
     """Judge C1 by a sweep over single heads of each training.
 
     Args:
-        sweeps: numbers of ``heads``, ``removable`` and ``needed`` ones, ``paper_losses`` and
-            ``paper_gains``; for the removable share its ``removable_interval``, ``power`` and what
-            the median head's interval would show beyond delta, ``detectable``.
+        sweeps: the ``counts`` and the ``removable`` share of each training, in one record.
     """
     heads, trainings = sweeps[0]["heads"], len(sweeps)
     averaged = ("needed", "paper_losses", "paper_gains", "power", "detectable")
@@ -133,17 +122,17 @@ def one_at_a_time(sweeps: Sequence[Mapping[str, Any]], half: Half) -> Judged:
         of_all = stats.over_trainings_alike(shares, errors)
         share, low, high = of_all.value, max(of_all.low, 0.0), min(of_all.high, 1.0)
         over = f", in the mean over {trainings} trainings"
-    enough = share >= C1_REMOVABLE - _ROUNDING and low >= C1_REMOVABLE_LOW - _ROUNDING
-    many_needed = needed > C1_NEEDED * heads + _ROUNDING
+    enough = share >= bounds.C1_REMOVABLE - _ROUNDING and low >= bounds.C1_REMOVABLE_LOW - _ROUNDING
+    many_needed = needed > bounds.C1_NEEDED * heads + _ROUNDING
     return Judged(
-        "replicates" if enough else "differs" if many_needed else "undecided",
-        changing <= C1_NEEDED * heads + _ROUNDING,
+        decided(enough, many_needed),
+        changing <= bounds.C1_NEEDED * heads + _ROUNDING,
         f"{share * heads:.3g} of {heads} heads ({estimate(share, (low, high), '.0%')}) are "
-        f"removable, {needed:.3g} needed; {changing:.3g} change the score at p < {ALPHA} by the paper's "
-        f"test{over}.",
+        f"removable, {needed:.3g} needed; {changing:.3g} change the score at p < {bounds.ALPHA} by the "
+        f"paper's test{over}.",
         mean["power"],
         f"of the median head: {_units(half, mean['detectable'])}",
-        estimates=(Estimate(share, (low, high), C1_REMOVABLE),),
+        estimates=(Estimate(share, (low, high), bounds.C1_REMOVABLE),),
         trainings=trainings,
     )
 
@@ -173,33 +162,33 @@ def one_head_a_layer(layers: Sequence[Mapping[str, Any]], half: Half) -> Judged:
     """Judge C2 by one record per layer; the head that a layer keeps was chosen on other data.
 
     Args:
-        layers: ``kind``, ``layer``, ``interval`` of the change, and ``losing``: the share of the
-            trainings in which the layer loses at p < ALPHA by the paper's test, and
-            ``losing_paired`` by a paired one.
+        layers: ``kind``, ``layer``, ``interval`` of the change, and the share of the trainings in
+            which the layer loses at p < ALPHA, by the paper's test and by a paired one:
+            ``losing`` and ``losing_paired``.
     """
     tolerated, share, n = TOLERATED[half], C2_LAYERS[half], len(layers)
-    enough = [record["interval"][0] > -tolerated for record in layers]
-    lacking = [record["interval"][1] < -tolerated for record in layers]
-    unsure = [not (yes or no) for yes, no in zip(enough, lacking, strict=True)]
+    several = len({record["kind"] for record in layers}) > 1
+    names = [f"{record['kind']} " * several + str(record["layer"] + 1) for record in layers]
+    ends = {name: record["interval"] for name, record in zip(names, layers, strict=True)}
+    enough = [name for name, (low, _) in ends.items() if low > -tolerated]
+    lacking = [name for name, (_, high) in ends.items() if high < -tolerated]
+    unsure = [name for name in names if name not in (*enough, *lacking)]
     least = share * n - _ROUNDING
     losing, paired = (
         sum(record[name] for record in layers) for name in ("losing", "losing_paired")
     )
-    sentence = f"One head is enough in {sum(enough)} of {n} layers"
+    sentence = f"One head is enough in {len(enough)} of {n} layers"
     for label, chosen in (("not enough in", lacking), ("open for", unsure)):
-        if any(chosen):
-            sentence += f"; {label} {_layer_names(layers, chosen)}"
-    if sum(enough) >= least:
-        word: Word = "replicates"
-    else:
-        word = "differs" if sum(lacking) > (1 - share) * n + _ROUNDING else "undecided"
+        if chosen:
+            sentence += f"; {label} layer{'s' * (len(chosen) > 1)} {', '.join(chosen)}"
     return Judged(
-        word,
+        decided(len(enough) >= least, len(lacking) > (1 - share) * n + _ROUNDING),
         n - losing >= C2_PAPER[half] * n - _ROUNDING,
-        f"{sentence}. {losing:.3g} lose at p < {ALPHA} by the paper's test, {paired:.3g} by a paired one.",
+        f"{sentence}. {losing:.3g} lose at p < {bounds.ALPHA} by the paper's test, {paired:.3g} by a "
+        "paired one.",
         _power_of_layers(layers, half, least),
         f"of the median layer: {_units(half, detectable(float(np.median([*map(_error, layers)]))))}",
-        estimates=(Estimate(sum(enough) / n, None, share),),
+        estimates=(Estimate(len(enough) / n, None, share),),
     )
 
 
@@ -226,22 +215,13 @@ def _power_of_layers(layers: Sequence[Found], half: Half, least: float) -> float
     return float((enough.sum(1) >= least).mean())
 
 
-def _layer_names(layers: Sequence[Mapping[str, Any]], chosen: Sequence[bool]) -> str:
-    """The names of the chosen layers, from 1, with their kind where the model has several."""
-    several = len({record["kind"] for record in layers}) > 1
-    names = [
-        f"{record['kind']} {record['layer'] + 1}" if several else str(record["layer"] + 1)
-        for record, of_these in zip(layers, chosen, strict=True)
-        if of_these
-    ]
-    return ("layer " if len(names) == 1 else "layers ") + ", ".join(names)
-
-
 def _judge_c2(result: Result, root: Path | None) -> dict[str, Judged]:
     """Judge all trainings of a recipe together, each with its own best heads."""
 
     def losing(records: Sequence[Mapping[str, Any]], p: str) -> float:
-        return float(np.mean([record["delta"] < 0 and record[p] < ALPHA for record in records]))
+        return float(
+            np.mean([record["delta"] < 0 and record[p] < bounds.ALPHA for record in records])
+        )
 
     trainings = [values["layers"] for values in trainings_of(result, "layers")]
     over_all = _layer_intervals(result) if len(trainings) > 1 else [{} for _ in trainings[0]]
@@ -259,10 +239,9 @@ def _judge_c2(result: Result, root: Path | None) -> dict[str, Judged]:
 
 def _layer_intervals(result: Result) -> list[dict[str, Any]]:
     """The t interval over trainings of each layer's change, in order of layers."""
-    parts, values, influences = result.parts, [], []
-    for name in sorted(parts, key=lambda part: (part != OUTCOMES, part)):
-        raw = parts[name].raw
-        cuts = _cuts(raw, np.lexsort(raw["heads"][:, -2::-1].T))
+    values, influences = [], []
+    for part in result.parts.values():
+        cuts = _cuts(part.raw, np.lexsort(part.raw["heads"][:, -2::-1].T))
         of_texts = stats.text_influences(cuts.of, cuts.counts)
         values.append(cuts.scores[1:] - cuts.scores[0])
         influences.append(of_texts[1:] - of_texts[0])
@@ -297,18 +276,18 @@ def together(found: Found | None, true: float = 1.0) -> Judged:
     """
     if found is None:
         return NOT_RUN
-    met = found["raw"] >= C3_KEPT
+    met = found["raw"] >= bounds.C3_KEPT
     if not defined(found["kept"], *found["interval"]):
         return replace(NOTHING_TO_KEEP, met=met)
     low, high = found["interval"]
     return Judged(
-        "replicates" if low >= C3_KEPT else "differs" if high < C3_KEPT else "undecided",
+        decided(low >= bounds.C3_KEPT, high < bounds.C3_KEPT),
         met,
         f"With {found['share']:.0%} removed, {estimate(found['kept'], (low, high), '.1%')} of the "
         f"score above chance is kept; {found['raw']:.1%} of the score.",
-        _power(found, true, C3_KEPT),
-        f"{detectable(_error(found)):.1%} more or less than {C3_KEPT:.0%}",
-        estimates=(Estimate(found["kept"], (low, high), C3_KEPT),),
+        _power(found, true, bounds.C3_KEPT),
+        f"{detectable(_error(found)):.1%} more or less than {bounds.C3_KEPT:.0%}",
+        estimates=(Estimate(found["kept"], (low, high), bounds.C3_KEPT),),
         trainings=found.get("trainings", 1),
     )
 
@@ -366,7 +345,7 @@ def kinds(areas: Mapping[str, Found], left: Mapping[str, float | None]) -> Judge
     return Judged(
         by_sign([area["interval"] for area in minus.values()], -1),
         left["enc-dec"] < 0.5 and min(left["enc-enc"], left["dec-dec"]) >= C4_PAPER_KEPT,
-        f"Mean share of BLEU kept over 0 to {C4_UP_TO:.0%}: {'; '.join(differences)}. "
+        f"Mean share of BLEU kept over 0 to {bounds.C4_UP_TO:.0%}: {'; '.join(differences)}. "
         f"With {C4_PAPER_LEFT:.0%} of a kind left: {', '.join(shares)}.",
         # mirrored: the upper end must lie below 0
         all_of([_power(area, -C4_PAPER_EFFECT[other]) for other, area in minus.items()]),
@@ -382,7 +361,7 @@ def _judge_c4(result: Result, root: Path | None) -> dict[str, Judged]:
     }
     left = {kind: kept.at_share(curve, 1 - C4_PAPER_LEFT) for kind, curve in curves.items()}
     areas = {
-        other: kept.area_between(curves["enc-dec"], curves[other], C4_UP_TO)
+        other: kept.area_between(curves["enc-dec"], curves[other], bounds.C4_UP_TO)
         for other in C4_PAPER_EFFECT
     }
     if None in (*left.values(), *areas.values()):
@@ -410,62 +389,55 @@ def apart(values: Mapping[str, Any]) -> Judged:
     Both replicate: replicates. Both are denied: differs. One of each: mixed.
 
     Args:
-        values: ``trainings``, each with its ``checkpoints`` (``bleu`` and ``kept`` along the curve),
-            the share ``removed`` at which they are compared, and ``shares`` of the curve; where
-            random orders were measured, ``slopes``: ``importance`` and ``random`` ->
-            ``difference``, the 95% t ``interval`` over trainings (None for fewer than three) with
-            its ``error`` and ``freedom``; and ``log_range`` of the updates in the slopes.
+        values: those of ``along_training``; a slope has no interval for fewer than three trainings.
     """
-    if not values.get("trainings"):
+    trainings = len(values.get("trainings", ()))
+    if not trainings:
         return NOT_RUN
-    number = len(values["trainings"])
-    trainings = "1 training" if number == 1 else f"{number} trainings"
     met, early_and_late = _papers_rise(values)
     slopes = values.get("slopes") or {}
     parts = {name: _per_doubling(slopes[name]) for name in C5_PARTS if name in slopes}
+    shown = "; ".join(f"{C5_PARTS[name]} {_with_ends(slope)}" for name, slope in parts.items())
+    sentence = "1 training" if trainings == 1 else f"{trainings} trainings"
     if slopes:
-        each = "; ".join(
-            f"{C5_PARTS[name]} "
-            + (_with_ends(slope) if slope["interval"] else f"{slope['difference']:+.3f}")
-            for name, slope in parts.items()
-        )
-        sentence = f"Change as the updates double, {trainings}: {each}.{early_and_late}"
+        sentence = f"Change as the updates double, {sentence}: {shown}.{early_and_late}"
     else:
-        sentence = f"{trainings} without random orders.{early_and_late}"
+        sentence += f" without random orders.{early_and_late}"
     needed = ""
     if not slopes:
         needed = "random orders are needed"
-    elif number < LEAST_TRAININGS:
+    elif trainings < LEAST_TRAININGS:
         needed = f"{LEAST_TRAININGS} trainings are needed"
     elif len(parts) < len(C5_PARTS):
-        needed = f"two checkpoints of each training need at least {LEAST_BLEU:.0f} BLEU"
+        needed = f"two checkpoints of each training need at least {bounds.LEAST_BLEU:.0f} BLEU"
     if needed:
         return Judged("undecided", met, sentence, 0.0, f"none: {needed}")
-    paper_slope = C5_PAPER_RISE / values["log_range"] * math.log(2)
+    paper_slope = C5_PAPER_RISE / values["log_range"]
+    rise = paper_slope * _DOUBLING
     low, high = parts["importance"]["interval"]
     # a part is denied if its interval has no slope on the claim's side, or none like the paper's
-    rises: Word = "replicates" if low > 0 else "differs" if high < paper_slope else "undecided"
+    rises = decided(low > 0, high < rise)
     falls = by_sign([parts["random"]["interval"]], -1)
     both = "undecided" if "undecided" in (rises, falls) else "mixed"
     return Judged(
         rises if rises == falls else both,
         met,
         sentence,
-        _power(parts["importance"], paper_slope),
+        _power(slopes["importance"], paper_slope),
         f"of the share kept by importance: a slope of {(high - low) / 2:.3f} around what was found "
-        f"(the paper's rise is {paper_slope:.3f})",
+        f"(the paper's rise is {rise:.3f})",
         estimates=tuple(_beside_zero(slope, C5_PARTS[name]) for name, slope in parts.items()),
-        trainings=number,
+        trainings=trainings,
     )
 
 
+_DOUBLING = math.log(2)
+
+
 def _per_doubling(slope: Found) -> Found:
-    """A slope over the natural logarithm, converted to the change per doubling of the updates."""
-    scaled = {
-        name: slope[name] * math.log(2) for name in ("difference", "error") if slope.get(name)
-    }
-    interval = slope["interval"] and [end * math.log(2) for end in slope["interval"]]
-    return {**slope, **scaled, "interval": interval}
+    """A slope over the logarithm of the updates as the change per doubling of them."""
+    interval = slope["interval"] and [end * _DOUBLING for end in slope["interval"]]
+    return {"difference": slope["difference"] * _DOUBLING, "interval": interval}
 
 
 def _papers_rise(values: Mapping[str, Any]) -> tuple[bool | None, str]:
@@ -489,13 +461,9 @@ def _papers_rise(values: Mapping[str, Any]) -> tuple[bool | None, str]:
     first, last = float(np.mean(early)), float(np.mean(late))
     met = first < (C5_PAPER_EARLY + C5_PAPER_LATE) / 2 and last >= C5_PAPER_LATE
     return met, (
-        f" With {C5_REMOVED:.0%} removed, {first:.0%} is kept while BLEU is at most {C5_EARLY_BLEU:.0%} "
-        f"of the best, {last:.0%} once it is at least {C5_LATE_BLEU:.0%}."
+        f" With {bounds.C5_REMOVED:.0%} removed, {first:.0%} is kept while BLEU is at most "
+        f"{C5_EARLY_BLEU:.0%} of the best, {last:.0%} once it is at least {C5_LATE_BLEU:.0%}."
     )
-
-
-def _judge_c5(result: Result, root: Path | None) -> dict[str, Judged]:
-    return {"": apart(result.values)}
 
 
 # C6: a model with half of its heads removed runs faster
@@ -522,16 +490,10 @@ def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
         return Estimate(ratio["ratio"], tuple(ratio["interval"]), C6_RATIO, f"batch {size}")
 
     small, large = [at(size) for size in SMALL], [at(size) for size in LARGE]
-    if all(estimate.value > C6_RATIO and estimate.interval[0] > 1 for estimate in large) and all(
-        estimate.interval[1] < C6_RATIO for estimate in small
-    ):
-        word: Word = "replicates"
-    elif any(estimate.interval[1] < C6_RATIO for estimate in large) or any(
-        estimate.interval[0] > C6_NOTHING for estimate in small
-    ):
-        word = "differs"
-    else:
-        word = "undecided"
+    gained = all(estimate.value > C6_RATIO and estimate.interval[0] > 1 for estimate in large)
+    level = all(estimate.interval[1] < C6_RATIO for estimate in small)
+    denied = any(estimate.interval[1] < C6_RATIO for estimate in large)
+    denied |= any(estimate.interval[0] > C6_NOTHING for estimate in small)
 
     def error(estimate: Estimate) -> float:
         return standard_error([math.log(end) for end in estimate.interval])
@@ -549,7 +511,7 @@ def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
         for one in (*small, *large)
     )
     return Judged(
-        word,
+        decided(gained and level, denied),
         all(estimate.value > C6_RATIO for estimate in large)
         and all(estimate.value < C6_NOTHING for estimate in small),
         f"{sentence.capitalize()}.",
@@ -589,10 +551,8 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
     """Judge C7 by the correlation of the heads' effects on two texts, in each training.
 
     Args:
-        agreements: ``loss``, of effects in log-loss: ``spearman`` and ``within`` (the same with the
-            layer held fixed) with ``r`` and ``interval``, ``left_out`` (Spearman's least and largest
-            value with any one head left out), ``reliability`` of both sides; and ``score``, of
-            effects on the score: ``pearson`` with ``r`` and ``p``.
+        agreements: of a pair of texts the correlations by ``loss`` and by ``score``, and of the
+            former ``left_out``: Spearman's least and largest value with any one head left out.
         heads: the number of heads.
     """
     losses = [agreement["loss"] for agreement in agreements]
@@ -605,12 +565,12 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
     least = min(loss["left_out"][0] for loss in losses)
     most = max(loss["left_out"][1] for loss in losses)
     home, other = (min(loss["reliability"][side] for loss in losses) for side in (0, 1))
-    measurable = min(home, other) >= C7_RELIABILITY
+    measurable = min(home, other) >= bounds.C7_RELIABILITY
     if not measurable or (word == "replicates" and least <= 0) or (word == "differs" and most >= 0):
         word = "undecided"
     pearsons = [agreement["score"]["pearson"] for agreement in agreements]
     known = [pearson for pearson in pearsons if pearson["r"] is not None]
-    significant = [pearson["r"] for pearson in known if pearson["p"] < ALPHA]
+    significant = [pearson["r"] for pearson in known if pearson["p"] < bounds.ALPHA]
     if measurable and 2 * sum(r < 0 for r in significant) > len(pearsons):
         word = "differs"  # reversed in the paper's own measure
     sentence = "; ".join(
@@ -693,7 +653,7 @@ def orders(area: Found, above: Sequence[bool] | None, half: Half) -> Judged:
     if not defined(area["difference"], *area["interval"]):
         return NOTHING_TO_KEEP
     sentence = (
-        f"Mean over 0 to {C8_UP_TO:.0%} removed, importance minus one-by-one: "
+        f"Mean over 0 to {bounds.C8_UP_TO:.0%} removed, importance minus one-by-one: "
         f"{_with_ends(area)} of the score above chance."
     )
     if above is not None:
@@ -714,7 +674,7 @@ def orders(area: Found, above: Sequence[bool] | None, half: Half) -> Judged:
 def _judge_c8(result: Result, root: Path | None) -> dict[str, Judged]:
     """Judge the trainings that both orders are measured on; the paper's own order on the first."""
     both = (kept.along(result, order) for order in ("importance", "oracle leak-free"))
-    if (area := kept.area_between(*both, C8_UP_TO)) is None:
+    if (area := kept.area_between(*both, bounds.C8_UP_TO)) is None:
         return {"": NOT_RUN}
     curves, above = result.values["curves"], None
     if "oracle" in curves:
@@ -725,6 +685,11 @@ def _judge_c8(result: Result, root: Path | None) -> dict[str, Judged]:
 
 
 # The claims in words, and the judge of each
+
+
+Judge = Callable[[Result, Path | None], dict[str, Judged]]
+"""Maps a result, and the folder of results where further trainings are, to the judgement of each of
+its parts, by label (empty for a single part)."""
 
 
 @dataclass(frozen=True)
@@ -743,8 +708,7 @@ class Claim:
         form: their number format.
         side: on which side of the bound the paper is.
         measurement: the measurement whose results bear on it.
-        judge: maps a result, and the folder of results where further trainings are, to the
-            judgement of each of its parts, by label (empty for a single part).
+        judge: our rule as a function.
         halves: the halves of the paper in which it is judged.
     """
 
@@ -761,11 +725,20 @@ class Claim:
     form: str
     side: str
     measurement: str
-    judge: Callable[[Result, Path | None], dict[str, Judged]]
+    judge: Judge
     halves: Sequence[Half] = HALVES
 
 
-_JUDGES = (_judge_c1, _judge_c2, _judge_c3, _judge_c4, _judge_c5, _judge_c6, _judge_c7, _judge_c8)
+_JUDGES: dict[str, Judge] = {
+    "C1": _judge_c1,
+    "C2": _judge_c2,
+    "C3": _judge_c3,
+    "C4": _judge_c4,
+    "C5": lambda result, _: {"": apart(result.values)},
+    "C6": _judge_c6,
+    "C7": _judge_c7,
+    "C8": _judge_c8,
+}
 
 
 def _claims() -> dict[str, Claim]:
@@ -774,15 +747,12 @@ def _claims() -> dict[str, Claim]:
     others = (f"{kept_by_others(task):.1%} on {name}" for task, name in BERT_TASKS.items())
     named = {
         **vars(bounds),
-        "loss": f"{100 * DELTA:g} point of accuracy or {DELTA_BLEU} BLEU",
+        "loss": f"{100 * bounds.DELTA:g} point of accuracy or {bounds.DELTA_BLEU} BLEU",
         "kept_by_others": ", ".join(others),
     }
     for fields in texts.values():
         fields |= {name: fields[name].format(**named) for name in ("criterion", "rule", "effect")}
-    return {
-        name: Claim(name, judge=judge, **fields)
-        for (name, fields), judge in zip(texts.items(), _JUDGES, strict=True)
-    }
+    return {name: Claim(name, judge=_JUDGES[name], **fields) for name, fields in texts.items()}
 
 
 CLAIMS = _claims()

@@ -88,6 +88,10 @@ NOTHING_TO_KEEP = Judged(
 NOT_RUN = Judged("not run", None, "Not measured.")
 
 
+WHO = "measured by others"
+"""Why a result of others never counts."""
+
+
 @dataclass(frozen=True)
 class Row:
     """A result, or a part of one, that bears on a claim.
@@ -95,9 +99,9 @@ class Row:
     Attributes:
         name: the paper's name of the table or figure.
         setting: model and task, as pages call them.
-        seen: whether it was measured before the bounds were fixed, "partly" where other results had
-            shown much of it; None if it was not run.
         model: the model's name in results; empty if it was not run, or measured by others.
+        kind: exploratory where its data were seen when the bounds were fixed, else confirmatory, or
+            partly known where other results had shown much of it; empty if it was not run.
     """
 
     claim: str
@@ -105,8 +109,8 @@ class Row:
     name: str
     setting: str
     judged: Judged
-    seen: bool | Literal["partly"] | None = None
     model: str = ""
+    kind: str = ""
 
     @property
     def word(self) -> Word:
@@ -135,25 +139,35 @@ class Row:
             return f"{power} {self.judged.power:.2f}"
         return ""
 
-    @property
-    def kind(self) -> str:
-        """Exploratory where its data were seen when the bounds were fixed, else confirmatory."""
-        return {True: "exploratory", False: "confirmatory", "partly": "partly known", None: ""}[
-            self.seen
-        ]
-
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim with its word and the results that it rests on; see :data:`COMBINING`.
+    """The verdict on a claim from its results, at least one.
 
     ``others`` are results measured by others: they never count.
     """
 
-    claim: str
-    word: Word
-    rows: tuple[Row, ...]
-    others: tuple[Row, ...] = ()
+    rows: Sequence[Row]
+    others: Sequence[Row] = ()
+
+    @property
+    def claim(self) -> str:
+        """The claim that all rows are on."""
+        return self.rows[0].claim
+
+    @property
+    def word(self) -> Word:
+        """The claim's word by :data:`COMBINING`."""
+        numbers = Counter(row.word for row in self.counted)
+        if not self.measured:
+            return "not run"
+        if len(numbers) == 1:
+            return next(iter(numbers))
+        if numbers["mixed"] or (numbers["replicates"] and numbers["differs"]):
+            return "mixed"
+        if not numbers["differs"] and 2 * numbers["replicates"] >= numbers.total() > 0:
+            return "replicates"
+        return "undecided"
 
     @property
     def measured(self) -> tuple[Row, ...]:
@@ -179,38 +193,16 @@ class Verdict:
     @property
     def why(self) -> str:
         """The number of counted results by word, and of those that do not count, in a sentence."""
-        if self.word == "not run":
+        if not self.measured:
             return "Not measured."
         numbers = Counter(row.word for row in self.counted)
         parts = ", ".join(f"{numbers[word]} {word}" for word in WORDS if numbers[word])
-        others = len(self.measured) - len(self.counted)
-        sentence = f"Results that count: {len(self.counted)}"
-        sentence += f" ({parts}); that do not: {others}" if parts else f"; that do not: {others}"
-        if self.one_way:
-            n = len(self.one_way)
+        sentence = f"Results that count: {len(self.counted)}{f' ({parts})' if parts else ''}"
+        sentence += f"; that do not: {len(self.measured) - len(self.counted)}"
+        if n := len(self.one_way):
             differ = agreeing("differs", n)
             sentence += f", {n} of them {differ} with too little power to replicate"
         return f"{sentence}."
-
-
-def combine(rows: Sequence[Row], others: Sequence[Row] = ()) -> Verdict:
-    """The verdict on a claim from its results, at least one, by :data:`COMBINING`.
-
-    Args:
-        rows: all on one claim.
-        others: results measured by others, which never count.
-    """
-    numbers = Counter(row.word for row in rows if row.counts)
-    word: Word = "undecided"
-    if all(row.word == "not run" for row in rows):
-        word = "not run"
-    elif len(numbers) == 1:
-        (word,) = numbers
-    elif numbers["mixed"] or (numbers["replicates"] and numbers["differs"]):
-        word = "mixed"
-    elif not numbers["differs"] and 2 * numbers["replicates"] >= numbers.total() > 0:
-        word = "replicates"
-    return Verdict(rows[0].claim, word, tuple(rows), tuple(others))
 
 
 def defined(*numbers: float | None) -> bool:

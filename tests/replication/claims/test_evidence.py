@@ -6,8 +6,8 @@ import pytest
 
 from headprune_lib.replication import store
 from headprune_lib.replication.claims import evidence
+from headprune_lib.replication.claims.evidence import others_rows
 from headprune_lib.replication.claims.kept import kept_by_others
-from headprune_lib.replication.claims.others import others_rows
 from headprune_lib.replication.claims.rules import CLAIMS
 from headprune_lib.replication.published import independent_curves
 from headprune_lib.replication.store import Key

@@ -7,9 +7,8 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from headprune_lib.replication.claims.others import WHO
 from headprune_lib.replication.claims.rules import CLAIMS, Claim
-from headprune_lib.replication.claims.verdict import Estimate, Row, Verdict
+from headprune_lib.replication.claims.verdict import WHO, Estimate, Row, Verdict
 from headprune_lib.replication.formatting import formatted
 from headprune_lib.replication.pages.site.summary import counted
 from headprune_lib.replication.pages.tables.markup import verdict_html
