@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from headprune_lib.replication.claims.rules import CLAIMS, Claim
 from headprune_lib.replication.claims.verdict import WHO, Estimate, Row, Verdict
 from headprune_lib.replication.formatting import formatted
-from headprune_lib.replication.pages.site.summary import counted
+from headprune_lib.replication.pages.site.answer import counted
 from headprune_lib.replication.pages.tables.markup import verdict_html
 from headprune_lib.replication.pages.tables.verdicts import MET, criterion_met, where
 
