@@ -29,11 +29,11 @@ from headprune_lib.replication.claims.verdict import (
     NOT_RUN,
     NOTHING_TO_KEEP,
     Estimate,
+    Found,
     Judged,
     Word,
     defined,
 )
-from headprune_lib.replication.formatting import estimate
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.base import HALVES, Half
 from headprune_lib.replication.measurements.estimates import Scored
@@ -43,9 +43,6 @@ from headprune_lib.replication.stats import Z95, all_of, detectable, power_above
 from headprune_lib.replication.store import Arrays, Result
 from headprune_lib.replication.store.packing import all_counts
 from headprune_lib.replication.titles import BERT_SHAPE, spelled
-
-Found = Mapping[str, Any]
-"""An estimate with its ``interval`` and, for a t interval, ``error`` and ``freedom``."""
 
 LEAST_TRAININGS = 3
 """Fewer trainings do not show how trainings differ."""
@@ -70,29 +67,10 @@ def decided(replicates: bool, differs: bool) -> Word:
     return "replicates" if replicates else "differs" if differs else "undecided"
 
 
-def by_sign(intervals: Sequence[Sequence[float]], sign: int) -> Word:
-    """Replicates if every interval lies on ``sign``'s side, differs if one lies on the other."""
-    signed = [sorted(sign * end for end in interval) for interval in intervals]
+def by_sign(estimates: Sequence[Estimate], sign: int) -> Word:
+    """Replicates if every interval lies on ``sign``'s side of 0, differs if one is on the other."""
+    signed = [sorted(sign * end for end in each.interval) for each in estimates]
     return decided(all(low > 0 for low, _ in signed), any(high < 0 for _, high in signed))
-
-
-def _error(found: Found) -> float:
-    return found.get("error") or standard_error(found["interval"])
-
-
-def _power(found: Found, true: float, bound: float = 0.0) -> float:
-    """Probability that an interval such as this one would lie above the bound."""
-    return power_above(true, bound, _error(found), found.get("freedom") or math.inf)
-
-
-def _beside_zero(found: Found, label: str = "") -> Estimate:
-    return Estimate(found["difference"], tuple(found["interval"]), 0.0, label)
-
-
-def _with_ends(found: Found) -> str:
-    if found["interval"] is None:
-        return f"{found['difference']:+.3f}"
-    return estimate(found["difference"], found["interval"], "+.3f")
 
 
 def _units(half: Half, effect: float) -> str:
@@ -122,17 +100,18 @@ def one_at_a_time(sweeps: Sequence[Mapping[str, Any]], half: Half) -> Judged:
         of_all = stats.over_trainings_alike(shares, errors)
         share, low, high = of_all.value, max(of_all.low, 0.0), min(of_all.high, 1.0)
         over = f", in the mean over {trainings} trainings"
+    removable = Estimate(share, (low, high), bounds.C1_REMOVABLE)
     enough = share >= bounds.C1_REMOVABLE - _ROUNDING and low >= bounds.C1_REMOVABLE_LOW - _ROUNDING
     many_needed = needed > bounds.C1_NEEDED * heads + _ROUNDING
     return Judged(
         decided(enough, many_needed),
         changing <= bounds.C1_NEEDED * heads + _ROUNDING,
-        f"{share * heads:.3g} of {heads} heads ({estimate(share, (low, high), '.0%')}) are "
+        f"{share * heads:.3g} of {heads} heads ({removable.text('.0%')}) are "
         f"removable, {needed:.3g} needed; {changing:.3g} change the score at p < {bounds.ALPHA} by the "
         f"paper's test{over}.",
         mean["power"],
         f"of the median head: {_units(half, mean['detectable'])}",
-        estimates=(Estimate(share, (low, high), bounds.C1_REMOVABLE),),
+        estimates=[removable],
         trainings=trainings,
     )
 
@@ -162,16 +141,19 @@ def one_head_a_layer(layers: Sequence[Mapping[str, Any]], half: Half) -> Judged:
     """Judge C2 by one record per layer; the head that a layer keeps was chosen on other data.
 
     Args:
-        layers: ``kind``, ``layer``, ``interval`` of the change, and the share of the trainings in
-            which the layer loses at p < ALPHA, by the paper's test and by a paired one:
-            ``losing`` and ``losing_paired``.
+        layers: ``kind``, ``layer``, the change as ``delta`` with its ``interval``, and the share of
+            the trainings in which the layer loses at p < ALPHA, by the paper's test and by a paired
+            one: ``losing`` and ``losing_paired``.
     """
-    tolerated, share, n = TOLERATED[half], C2_LAYERS[half], len(layers)
+    bound, share, n = -TOLERATED[half], C2_LAYERS[half], len(layers)
     several = len({record["kind"] for record in layers}) > 1
     names = [f"{record['kind']} " * several + str(record["layer"] + 1) for record in layers]
-    ends = {name: record["interval"] for name, record in zip(names, layers, strict=True)}
-    enough = [name for name, (low, _) in ends.items() if low > -tolerated]
-    lacking = [name for name, (_, high) in ends.items() if high < -tolerated]
+    changes = [
+        Estimate.of(record, "delta", bound, name)
+        for record, name in zip(layers, names, strict=True)
+    ]
+    enough = [change.label for change in changes if change.interval[0] > bound]
+    lacking = [change.label for change in changes if change.interval[1] < bound]
     unsure = [name for name in names if name not in (*enough, *lacking)]
     least = share * n - _ROUNDING
     losing, paired = (
@@ -186,9 +168,9 @@ def one_head_a_layer(layers: Sequence[Mapping[str, Any]], half: Half) -> Judged:
         n - losing >= C2_PAPER[half] * n - _ROUNDING,
         f"{sentence}. {losing:.3g} lose at p < {bounds.ALPHA} by the paper's test, {paired:.3g} by a "
         "paired one.",
-        _power_of_layers(layers, half, least),
-        f"of the median layer: {_units(half, detectable(float(np.median([*map(_error, layers)]))))}",
-        estimates=(Estimate(len(enough) / n, None, share),),
+        _power_of_layers(changes, half, least),
+        f"of the median layer: {_units(half, detectable(np.median([c.error for c in changes])))}",
+        estimates=[Estimate(len(enough) / n, None, share)],
     )
 
 
@@ -199,15 +181,13 @@ def paper_changes(half: Half) -> list[float]:
     return [change / 100 for change in paper("table6")["delta_accuracy_percent"]]
 
 
-def _power_of_layers(layers: Sequence[Found], half: Half, least: float) -> float:
+def _power_of_layers(layers: Sequence[Estimate], half: Half, least: float) -> float:
     """Probability that at least ``least`` layers are found to lose less than is tolerated.
 
     In each simulated repetition the layers' true changes are the paper's, in random order.
     """
     rng, changes = np.random.default_rng(0), paper_changes(half)
-    chances = np.array(
-        [[_power(layer, change, -TOLERATED[half]) for change in changes] for layer in layers]
-    )  # (layers, changes)
+    chances = np.array([[layer.power(change) for change in changes] for layer in layers])
     orders = rng.permuted(np.tile(np.arange(len(changes)), (_WORLDS, 1)), axis=1)
     of_layers = np.arange(len(layers))
     true = orders[:, of_layers % len(changes)]
@@ -279,15 +259,16 @@ def together(found: Found | None, true: float = 1.0) -> Judged:
     met = found["raw"] >= bounds.C3_KEPT
     if not defined(found["kept"], *found["interval"]):
         return replace(NOTHING_TO_KEEP, met=met)
-    low, high = found["interval"]
+    share = Estimate.of(found, "kept", bounds.C3_KEPT)
+    low, high = share.interval
     return Judged(
         decided(low >= bounds.C3_KEPT, high < bounds.C3_KEPT),
         met,
-        f"With {found['share']:.0%} removed, {estimate(found['kept'], (low, high), '.1%')} of the "
-        f"score above chance is kept; {found['raw']:.1%} of the score.",
-        _power(found, true, bounds.C3_KEPT),
-        f"{detectable(_error(found)):.1%} more or less than {bounds.C3_KEPT:.0%}",
-        estimates=(Estimate(found["kept"], (low, high), bounds.C3_KEPT),),
+        f"With {found['share']:.0%} removed, {share.text('.1%')} of the score above chance is kept; "
+        f"{found['raw']:.1%} of the score.",
+        share.power(true),
+        f"{detectable(share.error):.1%} more or less than {bounds.C3_KEPT:.0%}",
+        estimates=[share],
         trainings=found.get("trainings", 1),
     )
 
@@ -337,21 +318,25 @@ def kinds(areas: Mapping[str, Found], left: Mapping[str, float | None]) -> Judge
             shares of the unpruned model's BLEU.
         left: kind -> share of BLEU kept with C4_PAPER_LEFT of its heads left.
     """
-    minus = {other: areas[other] for other in C4_PAPER_EFFECT}
-    if not defined(*left.values(), *(end for area in minus.values() for end in area["interval"])):
+    ends = [end for area in areas.values() for end in area["interval"]]
+    if not defined(*left.values(), *ends):
         return NOTHING_TO_KEEP
-    differences = (f"enc-dec minus {other} {_with_ends(area)}" for other, area in minus.items())
-    shares = (f"{kind} {share:.0%}" for kind, share in left.items())
+    minus = [
+        Estimate.of(areas[other], "difference", label=f"minus {other}") for other in C4_PAPER_EFFECT
+    ]
+    differences = "; ".join(f"enc-dec {area.label} {area.text('+.3f')}" for area in minus)
+    shares = ", ".join(f"{kind} {share:.0%}" for kind, share in left.items())
+    # mirrored: the upper end must lie below 0
+    effects = zip(minus, C4_PAPER_EFFECT.values(), strict=True)
     return Judged(
-        by_sign([area["interval"] for area in minus.values()], -1),
+        by_sign(minus, -1),
         left["enc-dec"] < 0.5 and min(left["enc-enc"], left["dec-dec"]) >= C4_PAPER_KEPT,
-        f"Mean share of BLEU kept over 0 to {bounds.C4_UP_TO:.0%}: {'; '.join(differences)}. "
-        f"With {C4_PAPER_LEFT:.0%} of a kind left: {', '.join(shares)}.",
-        # mirrored: the upper end must lie below 0
-        all_of([_power(area, -C4_PAPER_EFFECT[other]) for other, area in minus.items()]),
-        f"a difference of {detectable(max(map(_error, minus.values()))):.3f} in mean share of BLEU kept",
-        estimates=tuple(_beside_zero(area, f"minus {other}") for other, area in minus.items()),
-        trainings=min(area.get("trainings", 1) for area in minus.values()),
+        f"Mean share of BLEU kept over 0 to {bounds.C4_UP_TO:.0%}: {differences}. "
+        f"With {C4_PAPER_LEFT:.0%} of a kind left: {shares}.",
+        all_of([area.power(-effect) for area, effect in effects]),
+        f"a difference of {detectable(max(area.error for area in minus)):.3f} in mean share of BLEU kept",
+        estimates=minus,
+        trainings=min(area.get("trainings", 1) for area in areas.values()),
     )
 
 
@@ -396,8 +381,12 @@ def apart(values: Mapping[str, Any]) -> Judged:
         return NOT_RUN
     met, early_and_late = _papers_rise(values)
     slopes = values.get("slopes") or {}
-    parts = {name: _per_doubling(slopes[name]) for name in C5_PARTS if name in slopes}
-    shown = "; ".join(f"{C5_PARTS[name]} {_with_ends(slope)}" for name, slope in parts.items())
+    parts = {
+        name: _per_doubling(slopes[name], label)
+        for name, label in C5_PARTS.items()
+        if name in slopes
+    }
+    shown = "; ".join(f"{slope.label} {slope.text('+.3f')}" for slope in parts.values())
     sentence = "1 training" if trainings == 1 else f"{trainings} trainings"
     if slopes:
         sentence = f"Change as the updates double, {sentence}: {shown}.{early_and_late}"
@@ -412,32 +401,30 @@ def apart(values: Mapping[str, Any]) -> Judged:
         needed = f"two checkpoints of each training need at least {bounds.LEAST_BLEU:.0f} BLEU"
     if needed:
         return Judged("undecided", met, sentence, 0.0, f"none: {needed}")
-    paper_slope = C5_PAPER_RISE / values["log_range"]
-    rise = paper_slope * _DOUBLING
-    low, high = parts["importance"]["interval"]
+    rise = C5_PAPER_RISE / values["log_range"] * math.log(2)
+    low, high = parts["importance"].interval
     # a part is denied if its interval has no slope on the claim's side, or none like the paper's
     rises = decided(low > 0, high < rise)
-    falls = by_sign([parts["random"]["interval"]], -1)
+    falls = by_sign([parts["random"]], -1)
     both = "undecided" if "undecided" in (rises, falls) else "mixed"
     return Judged(
         rises if rises == falls else both,
         met,
         sentence,
-        _power(slopes["importance"], paper_slope),
+        parts["importance"].power(rise),
         f"of the share kept by importance: a slope of {(high - low) / 2:.3f} around what was found "
         f"(the paper's rise is {rise:.3f})",
-        estimates=tuple(_beside_zero(slope, C5_PARTS[name]) for name, slope in parts.items()),
+        estimates=[*parts.values()],
         trainings=trainings,
     )
 
 
-_DOUBLING = math.log(2)
-
-
-def _per_doubling(slope: Found) -> Found:
-    """A slope over the logarithm of the updates as the change per doubling of them."""
-    interval = slope["interval"] and [end * _DOUBLING for end in slope["interval"]]
-    return {"difference": slope["difference"] * _DOUBLING, "interval": interval}
+def _per_doubling(slope: Found, label: str) -> Estimate:
+    """A slope over the natural logarithm of the updates, as the change when they double."""
+    per_unit = Estimate.of(slope, "difference", label=label)
+    value, error = per_unit.value * math.log(2), per_unit.error * math.log(2)
+    ends = slope["interval"] and tuple(end * math.log(2) for end in slope["interval"])
+    return replace(per_unit, value=value, interval=ends, error=error)
 
 
 def _papers_rise(values: Mapping[str, Any]) -> tuple[bool | None, str]:
@@ -517,7 +504,7 @@ def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
         f"{sentence.capitalize()}.",
         all_of(powers),
         f"{math.expm1(detectable(max(map(error, small + large)))):.1%} faster or slower",
-        estimates=(*small, *large),
+        estimates=small + large,
     )
 
 
@@ -561,7 +548,7 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
     spearman, within = (
         _mean_correlation([loss[name] for loss in losses]) for name in ("spearman", "within")
     )
-    word = by_sign([spearman["interval"]], 1)
+    word = by_sign([spearman], 1)
     least = min(loss["left_out"][0] for loss in losses)
     most = max(loss["left_out"][1] for loss in losses)
     home, other = (min(loss["reliability"][side] for loss in losses) for side in (0, 1))
@@ -585,33 +572,34 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
     return Judged(
         word,
         None if not known else 2 * sum(r > 0 for r in significant) > len(pearsons),
-        f"In the score Pearson {sentence}. In log-loss Spearman {_correlation(spearman)}, {least:.2f} to "
-        f"{most:.2f} with one head left out; within layers {_correlation(within)}. "
+        f"In the score Pearson {sentence}. In log-loss Spearman {spearman.text('.2f')}, {least:.2f} to "
+        f"{most:.2f} with one head left out; "
+        f"within layers {within.text('.2f') if within else 'it is not defined'}. "
         f"Reliability {home:.2f} and {other:.2f}.",
         power_above(math.atanh(true), 0.0, mean.error, mean.freedom) if measurable else 0.0,
         f"a correlation of {math.tanh(detectable(mean.error)):.2f}",
-        estimates=(Estimate(spearman["r"], tuple(spearman["interval"]), 0.0),),
+        estimates=[spearman],
         trainings=len(losses),
     )
 
 
-def _mean_correlation(records: Sequence[Found]) -> Found:
-    """The mean of correlations over trainings, Fisher-transformed, with a t interval."""
-    if len(records) == 1 or any(record["r"] is None for record in records):
-        return records[0]
+def _mean_correlation(records: Sequence[Found]) -> Estimate | None:
+    """The mean of correlations over trainings, Fisher-transformed, with a t interval.
+
+    None where the correlation is not defined in a training.
+    """
+    if any(record["r"] is None for record in records):
+        return None
+    if len(records) == 1:
+        return Estimate.of(records[0], "r")
     errors = [standard_error([*map(_fisher, record["interval"])]) for record in records]
     mean = stats.over_trainings_alike([_fisher(record["r"]) for record in records], errors)
-    return {"r": math.tanh(mean.value), "interval": [math.tanh(mean.low), math.tanh(mean.high)]}
+    return Estimate(math.tanh(mean.value), (math.tanh(mean.low), math.tanh(mean.high)))
 
 
 def _fisher(r: float) -> float:
     """Fisher's z; finite for a perfect correlation, which occurs with few heads."""
     return math.atanh(max(-1 + 1e-12, min(r, 1 - 1e-12)))
-
-
-def _correlation(found: Found) -> str:
-    undefined = found["r"] is None
-    return "it is not defined" if undefined else estimate(found["r"], found["interval"])
 
 
 def _judge_c7(result: Result, root: Path | None) -> dict[str, Judged]:
@@ -652,21 +640,17 @@ def orders(area: Found, above: Sequence[bool] | None, half: Half) -> Judged:
     """
     if not defined(area["difference"], *area["interval"]):
         return NOTHING_TO_KEEP
-    sentence = (
-        f"Mean over 0 to {bounds.C8_UP_TO:.0%} removed, importance minus one-by-one: "
-        f"{_with_ends(area)} of the score above chance."
-    )
+    gain, shown = Estimate.of(area, "difference"), ""
     if above is not None:
-        sentence += (
-            f" Above the paper's own one-by-one order at {sum(above)} of {len(above)} steps."
-        )
+        shown = f" Above the paper's own one-by-one order at {sum(above)} of {len(above)} steps."
     return Judged(
-        by_sign([area["interval"]], 1),
+        by_sign([gain], 1),
         None if above is None else 2 * sum(above) > len(above),
-        sentence,
-        _power(area, C8_PAPER_EFFECT[half]),
-        f"{detectable(_error(area)):.1%} of the score above chance",
-        estimates=(_beside_zero(area),),
+        f"Mean over 0 to {bounds.C8_UP_TO:.0%} removed, importance minus one-by-one: "
+        f"{gain.text('+.3f')} of the score above chance.{shown}",
+        gain.power(C8_PAPER_EFFECT[half]),
+        f"{detectable(gain.error):.1%} of the score above chance",
+        estimates=[gain],
         trainings=area.get("trainings", 1),
     )
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+
+from headprune_lib.replication.formatting import estimate
+from headprune_lib.replication.stats import power_above, standard_error
 
 Word = Literal["replicates", "differs", "mixed", "undecided", "not run"]
 WORDS: tuple[Word, ...] = get_args(Word)
@@ -37,6 +40,11 @@ COMBINING = (
 """The single rule that derives a claim's word from its results."""
 
 
+Found = Mapping[str, Any]
+"""An estimate as results have it, with its ``interval`` and, for a t interval over trainings, its
+standard ``error`` and degrees of ``freedom``."""
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A number that a rule judges, as figures show it: a dot, its interval, and the bound.
@@ -45,12 +53,34 @@ class Estimate:
         interval: 95%, low and high; None where the rule counts and estimates nothing.
         bound: the value that the rule compares it with.
         label: which of several estimates it is; empty for a single one.
+        error, freedom: of the interval.
     """
 
     value: float
     interval: tuple[float, float] | None
-    bound: float
+    bound: float = 0.0
     label: str = ""
+    error: float = math.nan
+    freedom: float = math.inf
+
+    @classmethod
+    def of(cls, found: Found, name: str, bound: float = 0.0, label: str = "") -> Estimate:
+        """The estimate that a result has under a name; without an interval if it has none."""
+        value, interval = found[name], found["interval"]
+        if interval is None:
+            return cls(value, None, bound, label)
+        error = found.get("error") or standard_error(interval)
+        return cls(value, tuple(interval), bound, label, error, found.get("freedom") or math.inf)
+
+    def power(self, true: float) -> float:
+        """Probability that an interval such as this one would lie above the bound."""
+        return power_above(true, self.bound, self.error, self.freedom)
+
+    def text(self, form: str) -> str:
+        """The number and its interval, if it has one."""
+        return (
+            estimate(self.value, self.interval, form) if self.interval else f"{self.value:{form}}"
+        )
 
 
 @dataclass(frozen=True)
@@ -74,7 +104,7 @@ class Judged:
     power: float | None = None
     smallest: str = ""
     aside: str = ""
-    estimates: tuple[Estimate, ...] = ()
+    estimates: Sequence[Estimate] = ()
     trainings: int = 1
 
 

@@ -39,7 +39,15 @@ def layers(*intervals, half="encoder", losing=(), **more):
     """C2 of layers with these intervals, and with the share of trainings in which each loses."""
     losing = [*losing, *[0.0] * (len(intervals) - len(losing))]
     records = [
-        {"kind": "self", "layer": i, "interval": ends, "losing": p, "losing_paired": p, **more}
+        {
+            "kind": "self",
+            "layer": i,
+            "delta": np.mean(ends),
+            "interval": ends,
+            "losing": p,
+            "losing_paired": p,
+            **more,
+        }
         for i, (ends, p) in enumerate(zip(intervals, losing, strict=True))
     ]
     return rules.one_head_a_layer(records, half)
