@@ -123,13 +123,13 @@ def others_rows() -> list[Row]:
     removed, bleu = np.array(iwslt["percent_removed"]) / 100, np.array(iwslt["importance"])
     above_chance = mnli["base"] - mnli["chance"]
     judged = [
-        *(("C3", name, _bert(curves[name]), _bert_together(curves[name])) for name in _FIGURES),
+        *(("C3", name, _bert(curves[name]), _together(curves[name])) for name in _FIGURES),
         *(
             ("C3", _MASKED[task.task], f"BERT-base from five seeds, {task.task}", _until_less(task))
             for task in masked_tasks()
             if task.task in _MASKED
         ),
-        ("C3", "figure6d", _IWSLT, _iwslt_together(removed, bleu)),
+        ("C3", "figure6d", _IWSLT, _together_bleu(removed, bleu)),
         ("C4", "figure4", _IWSLT, _kinds(curves["figure4_on_iwslt"])),
         ("C5", "figure5", _IWSLT, _training(curves["figure5"])),
         (
@@ -171,28 +171,26 @@ def _without_interval(judged: Judged, measured: str) -> Judged:
     )
 
 
-def _together(share: float, kept: float, raw: float, half: float, what: str = "") -> Judged:
-    """Judge C3, with half of the interval's width; without an interval if ``what`` is kept."""
-    judged = rules.together(
-        {"share": share, "kept": kept, "raw": raw, "interval": [kept - half, kept + half]}
-    )
-    measured = f"With {share:.0%} removed, {kept:.1%} of {what} is kept."
-    return _without_interval(judged, measured) if what else judged
-
-
-def _bert_together(curve: Mapping[str, Any]) -> Judged:
+def _together(curve: Mapping[str, Any]) -> Judged:
     share, uncut, (kept, cut) = published_share(curve["task"]), curve["base"], bert_at_share(curve)
     # variance of a ratio: the uncut model's error is weighted by the share kept
     variance = (cut * (1 - cut) + kept**2 * uncut * (1 - uncut)) / curve["n_test"]
     half = Z95 * math.sqrt(variance) / (uncut - curve["chance"])
-    what = "" if curve["metric"] == "accuracy" else "the score above chance"
-    return _together(share, kept, cut / uncut, half, what)
+    interval = [kept - half, kept + half]
+    judged = rules.together(
+        {"share": share, "kept": kept, "raw": cut / uncut, "interval": interval}
+    )
+    if curve["metric"] == "accuracy":
+        return judged
+    measured = f"With {share:.0%} removed, {kept:.1%} of the score above chance is kept."
+    return _without_interval(judged, measured)
 
 
-def _iwslt_together(removed: np.ndarray, bleu: np.ndarray) -> Judged:
+def _together_bleu(removed: np.ndarray, bleu: np.ndarray) -> Judged:
     share = published_share("deen")
-    kept = float(kept_above_chance(np.interp(share, removed, bleu), bleu[0]))
-    return _together(share, kept, kept, 0.0, "BLEU")
+    kept = float(np.interp(share, removed, bleu) / bleu[0])
+    judged = rules.together({"share": share, "kept": kept, "raw": kept, "interval": [kept, kept]})
+    return _without_interval(judged, f"With {share:.0%} removed, {kept:.1%} of BLEU is kept.")
 
 
 def _until_less(task: MaskedTask) -> Judged:

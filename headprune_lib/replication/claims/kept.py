@@ -99,34 +99,26 @@ def mean_kept(
         weigh: the shares removed along a curve -> the weights of its steps.
         less: the same trainings along another order, whose sum is subtracted.
     """
-    uncut = stats.over_trainings(
-        [training.above[0] for training in trainings],
-        _padded(training.influences[0] for training in trainings),
-    )
-    if uncut.low <= 0:
+    uncut = np.array([training.above[0] for training in trainings])
+    of_uncut = _padded(training.influences[0] for training in trainings)
+    mean = stats.over_trainings(uncut, of_uncut)
+    if mean.low <= 0:
         return None
-    values, influences = _linear(trainings, weigh, uncut.value)
+    sums, of_sums = _weighed(trainings, weigh)
     if less:
-        their_values, theirs = _linear(less, weigh, uncut.value)
-        values, influences = values - their_values, influences - theirs
-    return stats.over_trainings(values, influences)
+        minus, of_minus = _weighed(less, weigh)
+        sums, of_sums = sums - minus, of_sums - of_minus
+    ratio = sums.mean() / mean.value
+    values = ratio + (sums - ratio * uncut) / mean.value
+    return stats.over_trainings(values, (of_sums - ratio * of_uncut) / mean.value)
 
 
-def _linear(
-    trainings: Sequence[Along], weigh: Weigh, uncut: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Values (trainings,) around the ratio of the means, and influences (trainings, texts)."""
+def _weighed(trainings: Sequence[Along], weigh: Weigh) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted sums of the scores above chance, (trainings,), and influences (trainings, texts)."""
     weights = [weigh(training.shares) for training in trainings]
-    sums = np.array([w @ training.above for w, training in zip(weights, trainings, strict=True)])
-    ratio = sums.mean() / uncut
-    values = (
-        ratio + (sums - ratio * np.array([training.above[0] for training in trainings])) / uncut
-    )
-    influences = _padded(
-        (w @ training.influences - ratio * training.influences[0]) / uncut
-        for w, training in zip(weights, trainings, strict=True)
-    )
-    return values, influences
+    both = list(zip(weights, trainings, strict=True))
+    sums = np.array([w @ training.above for w, training in both])
+    return sums, _padded(w @ training.influences for w, training in both)
 
 
 def at_share(trainings: Sequence[Along], share: float) -> dict[str, Any] | None:

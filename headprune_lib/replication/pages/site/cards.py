@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
-import math
 import re
 from collections.abc import Iterable, Sequence
+
+from matplotlib.ticker import MaxNLocator
 
 from headprune_lib.replication.claims.rules import CLAIMS, Claim
 from headprune_lib.replication.claims.verdict import WHO, Estimate, Row, Verdict
@@ -90,11 +91,8 @@ def _ticks(low: float, high: float) -> list[float]:
     >>> _ticks(0.13, 1.02)
     [0.2, 0.4, 0.6, 0.8, 1.0]
     """
-    rough = (high - low) / 5
-    unit = 10 ** math.floor(math.log10(rough))
-    step = next(size * unit for size in (1, 2, 5, 10) if size * unit >= rough)
-    first, last = math.ceil(low / step), math.floor(high / step)
-    return [round(number * step, 6) + 0.0 for number in range(first, last + 1)]
+    ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high)
+    return [round(tick, 6) + 0.0 for tick in ticks.tolist() if low <= tick <= high]
 
 
 def _dot_name(setting: str, label: str) -> str:
