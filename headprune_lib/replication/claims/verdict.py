@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from headprune_lib.replication.formatting import estimate
+from headprune_lib.replication.paper import as_in_the_paper
 from headprune_lib.replication.stats import power_above, standard_error
 
 Word = Literal["replicates", "differs", "mixed", "undecided", "not run"]
@@ -148,6 +149,16 @@ class Row:
         return self.judged.word
 
     @property
+    def where(self) -> str:
+        """The table or figure, and the setting in which it was measured."""
+        return f"{as_in_the_paper(self.name)}: {self.setting}"
+
+    @property
+    def criterion(self) -> str:
+        """Whether the paper's own criterion is met, in words."""
+        return {True: "met", False: "not met", None: "not readable"}[self.judged.met]
+
+    @property
     def counts(self) -> bool:
         """Whether it counts for the claim's word."""
         return self.word != "not run" and not self.why_not
@@ -219,6 +230,20 @@ class Verdict:
         """For how many results the paper's criterion is met, and for how many it could be read."""
         read = [row.judged.met for row in self.rows if row.judged.met is not None]
         return sum(read), len(read)
+
+    @property
+    def criterion(self) -> str:
+        """The number of results that meet the paper's criterion, in words."""
+        met, read = self.met
+        return f"met in {met} of {read}" if read else "not measured"
+
+    @property
+    def how_many_count(self) -> str:
+        """The number of measured results that count, in total and by verdict."""
+        words = Counter(row.word for row in self.counted)
+        text = f"{words.total()} of {len(self.measured)} results count"
+        each = ", ".join(f"{number} {PLURALS[word]}" for word, number in words.items())
+        return f"{text}: {each}" if each else text
 
     @property
     def why(self) -> str:

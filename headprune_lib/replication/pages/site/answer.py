@@ -18,7 +18,6 @@ from headprune_lib.replication.formatting import formatted
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.pages.tables.beyond import grid
 from headprune_lib.replication.pages.tables.markup import verdict_html
-from headprune_lib.replication.pages.tables.verdicts import criterion_met
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.store.packing import KINDS
 from headprune_lib.replication.titles import listed, spelled
@@ -287,15 +286,7 @@ def _sure(verdict: Verdict) -> str:
         low, high = min(trainings), max(trainings)
         each = f"{low} to {high} trainings" if low < high else f"{low} training{'s' * (low > 1)}"
         on = f"{models} model{'s' * (models > 1)}, {each} each"
-    return f"{counted(verdict)}. Measured on {on}. Paper's criterion: {criterion_met(verdict)}."
-
-
-def counted(verdict: Verdict) -> str:
-    """The number of measured results that count, in total and by verdict."""
-    words = Counter(row.word for row in verdict.counted)
-    text = f"{words.total()} of {len(verdict.measured)} results count"
-    each = ", ".join(f"{number} {PLURALS[word]}" for word, number in words.items())
-    return f"{text}: {each}" if each else text
+    return f"{verdict.how_many_count}. Measured on {on}. Paper's criterion: {verdict.criterion}."
 
 
 def _cut_alone() -> str:

@@ -11,9 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from headprune_lib.replication.claims.rules import CLAIMS, Claim
 from headprune_lib.replication.claims.verdict import WHO, Estimate, Row, Verdict
 from headprune_lib.replication.formatting import formatted
-from headprune_lib.replication.pages.site.answer import counted
 from headprune_lib.replication.pages.tables.markup import verdict_html
-from headprune_lib.replication.pages.tables.verdicts import MET, criterion_met, where
 
 
 def cards_html(verdicts: Iterable[Verdict]) -> str:
@@ -25,7 +23,7 @@ def card_html(claim: Claim, verdict: Verdict) -> str:
     """One card; its anchor is ``claim-c1`` for C1, for that of a row see :func:`row_anchor`."""
     name = claim.id.lower()
     rows = [*verdict.measured, *verdict.others]
-    evidence = _text(f"{counted(verdict)}. The paper's criterion: {criterion_met(verdict)}.")
+    evidence = _text(f"{verdict.how_many_count}. The paper's criterion: {verdict.criterion}.")
     return f"""<article class="claim" id="claim-{name}" aria-labelledby="claim-{name}-title">
 <h2 id="claim-{name}-title"><span class="claim-id">{claim.id}</span> {_text(claim.title)}</h2>
 <p><strong>Our rule: {verdict_html(verdict.word)}.</strong> {evidence}</p>
@@ -154,9 +152,9 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> str:
         return ""
     body = "".join(
         f'<tr id="{row_anchor(row)}"><th scope="row"><a href="#{row_anchor(row)}">'
-        f"{_text(where(row))}</a></th>"
+        f"{_text(row.where)}</a></th>"
         f"<td>{_text(row.judged.measured)}</td><td>{verdict_html(row.word)}</td>"
-        f"<td>{MET[row.judged.met]}</td>"
+        f"<td>{row.criterion}</td>"
         f"<td>{'yes' if row.counts else _text(f'no: {row.why_not}')}</td></tr>"
         for row in rows
     )
