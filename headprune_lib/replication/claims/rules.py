@@ -387,11 +387,9 @@ def apart(values: Mapping[str, Any]) -> Judged:
         if name in slopes
     }
     shown = "; ".join(f"{slope.label} {slope.text('+.3f')}" for slope in parts.values())
-    sentence = "1 training" if trainings == 1 else f"{trainings} trainings"
-    if slopes:
-        sentence = f"Change as the updates double, {sentence}: {shown}.{early_and_late}"
-    else:
-        sentence += f" without random orders.{early_and_late}"
+    over = "1 training" if trainings == 1 else f"{trainings} trainings"
+    found = f"Change as the updates double, {over}: {shown}"
+    sentence = f"{found if slopes else f'{over} without random orders'}.{early_and_late}"
     needed = ""
     if not slopes:
         needed = "random orders are needed"
@@ -473,26 +471,24 @@ def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
         return NOT_RUN
 
     def at(size: int) -> Estimate:
-        ratio = ratios[size]
-        return Estimate(ratio["ratio"], tuple(ratio["interval"]), C6_RATIO, f"batch {size}")
+        """The ratio at a batch size; its error is that of the logarithm."""
+        ends = tuple(ratios[size]["interval"])
+        error = standard_error([math.log(end) for end in ends])
+        return Estimate(ratios[size]["ratio"], ends, C6_RATIO, f"batch {size}", error)
 
     small, large = [at(size) for size in SMALL], [at(size) for size in LARGE]
     gained = all(estimate.value > C6_RATIO and estimate.interval[0] > 1 for estimate in large)
     level = all(estimate.interval[1] < C6_RATIO for estimate in small)
     denied = any(estimate.interval[1] < C6_RATIO for estimate in large)
     denied |= any(estimate.interval[0] > C6_NOTHING for estimate in small)
-
-    def error(estimate: Estimate) -> float:
-        return standard_error([math.log(end) for end in estimate.interval])
-
     bound, true = math.log(C6_RATIO), math.log(C6_PAPER)
     # at large batches the estimate itself must exceed the bound, its interval only 1; an estimate
     # exceeds a bound where its lower end exceeds the bound minus half the interval
     powers = [
         min(power_above(true, bound - Z95 * error, error), power_above(true, 0, error))
-        for error in map(error, large)
+        for error in (estimate.error for estimate in large)
     ]
-    powers += [power_above(bound, math.log(C6_PAPER_SMALL), error(estimate)) for estimate in small]
+    powers += [power_above(bound, math.log(C6_PAPER_SMALL), estimate.error) for estimate in small]
     sentence = "; ".join(
         "{}: {:.2f} times as fast [{:.2f}, {:.2f}]".format(one.label, one.value, *one.interval)
         for one in (*small, *large)
@@ -503,7 +499,7 @@ def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
         and all(estimate.value < C6_NOTHING for estimate in small),
         f"{sentence.capitalize()}.",
         all_of(powers),
-        f"{math.expm1(detectable(max(map(error, small + large)))):.1%} faster or slower",
+        f"{math.expm1(detectable(max(e.error for e in small + large))):.1%} faster or slower",
         estimates=small + large,
     )
 

@@ -164,11 +164,6 @@ class Row:
         return self.word != "not run" and not self.why_not
 
     @property
-    def one_way(self) -> bool:
-        """Whether it differs though its rule had too little power to say that it replicates."""
-        return self.word == "differs" and not self.judged.aside and not self.counts
-
-    @property
     def why_not(self) -> str:
         """Why it does not count; empty where it does."""
         if self.word == "not run" or self.judged.aside:
@@ -223,7 +218,11 @@ class Verdict:
     @property
     def one_way(self) -> tuple[Row, ...]:
         """The results that differ by a rule with too little power to say that they replicate."""
-        return tuple(row for row in self.rows if row.one_way)
+        return tuple(
+            row
+            for row in self.rows
+            if row.word == "differs" and not row.counts and not row.judged.aside
+        )
 
     @property
     def met(self) -> tuple[int, int]:

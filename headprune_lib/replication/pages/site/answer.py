@@ -121,19 +121,20 @@ def how_sure(verdicts: Iterable[Verdict], results: Sequence[Result]) -> tuple[st
 
 
 def _models(results: Sequence[Result]) -> str:
-    heads: dict[str, dict[str, int]] = {half: {} for half in _MODELS}
+    heads: dict[str, dict[str, int]] = {half: {} for half in _MODELS}  # of each kind, by name
     for result in results:
         if result.measurement == "pruning_curve" and "importance" in result.parts:
-            half, order = half_of(result), result.parts["importance"].raw.get("order")
-            translator = f"{result.task}, {result.model}"
-            name = translator if half == "translation" else spelled(result.model)
-            if order is not None:
-                heads[half][name] = int(order.shape[1])
+            half, order = half_of(result), result.parts["importance"].raw["order"]
+            names = {
+                "encoder": spelled(result.model),
+                "translation": f"{result.task}, {result.model}",
+            }
+            heads[half][names[half]] = order.shape[1]
     encoders, translators = heads.values()
     parts = []
     if encoders:
-        each = [f"{name} ({n} heads)" for name, n in encoders.items()]
-        parts.append(f"{_number(len(each))} {_plural('encoder', each)}, {listed(each)}")
+        each = listed([f"{name} ({n} heads)" for name, n in encoders.items()])
+        parts.append(f"{_number(len(encoders))} {_plural('encoder', encoders)}, {each}")
     if translators:
         counts = sorted(Counter(translators.values()).items())
         each = listed([f"{_number(n)} of {size} heads" for size, n in counts])
