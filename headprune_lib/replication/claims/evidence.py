@@ -22,7 +22,7 @@ from headprune_lib.replication.bounds import C4_UP_TO, C5_REMOVED, C8_UP_TO
 from headprune_lib.replication.claims import rules
 from headprune_lib.replication.claims.kept import BERT_TASKS, bert_at_share
 from headprune_lib.replication.claims.rules import CLAIMS, UNTRAINED, Claim
-from headprune_lib.replication.claims.verdict import NOT_RUN, WHO, Judged, Row, Verdict
+from headprune_lib.replication.claims.verdict import BY_OTHERS, NOT_RUN, Judged, Row, Verdict
 from headprune_lib.replication.published import (
     STEP,
     MaskedTask,
@@ -147,7 +147,7 @@ def others_rows() -> list[Row]:
             "translation" if model == _IWSLT else "encoder",
             name,
             model,
-            replace(each, power=None, smallest="", aside=WHO),
+            replace(each, power=None, smallest="", aside=BY_OTHERS),
             kind="exploratory",
         )
         for claim, name, model, each in judged

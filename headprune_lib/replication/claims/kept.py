@@ -15,7 +15,7 @@ import numpy as np
 
 from headprune_lib.replication import stats, store
 from headprune_lib.replication.measurements.estimates import scored
-from headprune_lib.replication.order_names import parse_part
+from headprune_lib.replication.order_names import IMPORTANCE, parse_part
 from headprune_lib.replication.published import bert_curve, bert_steps, published_share
 from headprune_lib.replication.stats import TrainingsMean
 from headprune_lib.replication.store import Key, Part, Result
@@ -72,16 +72,16 @@ def along(result: Result, order: str) -> list[Along]:
     ]
 
 
-def pooled(result: Result, order: str, root: Path | None = None) -> list[Along]:
-    """As :func:`along`, with further fine-tunings of the same recipe on the same texts."""
-    trainings = along(result, order)
+def pooled(result: Result, root: Path | None = None) -> list[Along]:
+    """Every training along importance, with further ones of the recipe on the same texts."""
+    trainings = along(result, IMPORTANCE)
     further = store.stored(Key("which_first", result.task, result.model), root)
     if further is None or "labels" not in next(iter(result.parts.values())).raw:
         return trainings
     known = {training.weights for training in trainings}
-    first = result.parts.get(order)
+    first = result.parts.get(IMPORTANCE)
     for name, part in further.parts.items():
-        if parse_part(name).curve == order and first and _alike(first, part):
+        if parse_part(name).curve == IMPORTANCE and first and _alike(first, part):
             trainings += [other for other in _trainings(part) if other.weights not in known]
     return trainings
 

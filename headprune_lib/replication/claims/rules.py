@@ -29,8 +29,8 @@ from headprune_lib.replication.claims.verdict import (
     NOT_RUN,
     NOTHING_TO_KEEP,
     Estimate,
-    Found,
     Judged,
+    Record,
     Word,
     defined,
 )
@@ -246,30 +246,30 @@ _AS = {"reviews": "sst2"}
 _ANY: dict[Half, str] = {"encoder": "mnli", "translation": "iwslt"}
 
 
-def together(found: Found | None, true: float = 1.0) -> Judged:
+def together(record: Record | None, true: float = 1.0) -> Judged:
     """Judge C3 by the share kept of the score above chance at the paper's share of heads removed.
 
     Args:
-        found: ``share`` removed, ``kept`` with its interval, and ``raw``, the share of the score
+        record: ``share`` removed, ``kept`` with its interval, and ``raw``, the share of the score
             itself; None if that was not measured.
         true: the share that BERT-base keeps there, as others measured it, for the power.
     """
-    if found is None:
+    if record is None:
         return NOT_RUN
-    met = found["raw"] >= bounds.C3_KEPT
-    if not defined(found["kept"], *found["interval"]):
+    met = record["raw"] >= bounds.C3_KEPT
+    if not defined(record["kept"], *record["interval"]):
         return replace(NOTHING_TO_KEEP, met=met)
-    share = Estimate.of(found, "kept", bounds.C3_KEPT)
+    share = Estimate.of(record, "kept", bounds.C3_KEPT)
     low, high = share.interval
     return Judged(
         decided(low >= bounds.C3_KEPT, high < bounds.C3_KEPT),
         met,
-        f"With {found['share']:.0%} removed, {share.text('.1%')} of the score above chance is kept; "
-        f"{found['raw']:.1%} of the score.",
+        f"With {record['share']:.0%} removed, {share.text('.1%')} of the score above chance is kept; "
+        f"{record['raw']:.1%} of the score.",
         share.power(true),
         f"{detectable(share.error):.1%} more or less than {bounds.C3_KEPT:.0%}",
         estimates=[share],
-        trainings=found.get("trainings", 1),
+        trainings=record.get("trainings", 1),
     )
 
 
@@ -294,7 +294,7 @@ def kept_at(result: Result, root: Path | None = None) -> dict[str, Any] | None:
     See :func:`headprune_lib.replication.claims.kept.at_share`.
     """
     share = share_judged(result.task, half_of(result))
-    return kept.at_share(kept.pooled(result, "importance", root), share)
+    return kept.at_share(kept.pooled(result, root), share)
 
 
 def _judge_c3(result: Result, root: Path | None) -> dict[str, Judged]:
@@ -310,7 +310,7 @@ C4_PAPER_LEFT, C4_PAPER_KEPT = 0.2, 0.83
 C4_PAPER_EFFECT = {"enc-enc": -0.261, "dec-dec": -0.285}
 
 
-def kinds(areas: Mapping[str, Found], left: Mapping[str, float | None]) -> Judged:
+def kinds(areas: Mapping[str, Record], left: Mapping[str, float | None]) -> Judged:
     """Judge C4 by areas of BLEU kept along curves that each remove one kind.
 
     Args:
@@ -351,7 +351,7 @@ def _judge_c4(result: Result, root: Path | None) -> dict[str, Judged]:
     }
     if None in (*left.values(), *areas.values()):
         return {"": NOT_RUN}
-    return {"": kinds(areas, {kind: found["kept"] for kind, found in left.items()})}
+    return {"": kinds(areas, {kind: at_left["kept"] for kind, at_left in left.items()})}
 
 
 # C5: important and unimportant heads grow apart during training
@@ -388,8 +388,8 @@ def apart(values: Mapping[str, Any]) -> Judged:
     }
     shown = "; ".join(f"{slope.label} {slope.text('+.3f')}" for slope in parts.values())
     over = "1 training" if trainings == 1 else f"{trainings} trainings"
-    found = f"Change as the updates double, {over}: {shown}"
-    sentence = f"{found if slopes else f'{over} without random orders'}.{early_and_late}"
+    change = f"Change as the updates double, {over}: {shown}"
+    sentence = f"{change if slopes else f'{over} without random orders'}.{early_and_late}"
     needed = ""
     if not slopes:
         needed = "random orders are needed"
@@ -417,7 +417,7 @@ def apart(values: Mapping[str, Any]) -> Judged:
     )
 
 
-def _per_doubling(slope: Found, label: str) -> Estimate:
+def _per_doubling(slope: Record, label: str) -> Estimate:
     """A slope over the natural logarithm of the updates, as the change when they double."""
     per_unit = Estimate.of(slope, "difference", label=label)
     value, error = per_unit.value * math.log(2), per_unit.error * math.log(2)
@@ -490,8 +490,8 @@ def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
     ]
     powers += [power_above(bound, math.log(C6_PAPER_SMALL), estimate.error) for estimate in small]
     sentence = "; ".join(
-        "{}: {:.2f} times as fast [{:.2f}, {:.2f}]".format(one.label, one.value, *one.interval)
-        for one in (*small, *large)
+        "{}: {:.2f} times as fast [{:.2f}, {:.2f}]".format(each.label, each.value, *each.interval)
+        for each in small + large
     )
     return Judged(
         decided(gained and level, denied),
@@ -527,6 +527,7 @@ def _judge_c6(result: Result, root: Path | None) -> dict[str, Judged]:
 C7_PAPER = {"encoder": 0.68, "translation": 0.56}
 # Fieller's factor: Spearman's coefficient, Fisher-transformed, has variance 1.06 / (n - 3).
 _SPEARMAN = 1.06
+_SCORES = {"encoder": "accuracy", "translation": "bleu"}
 SAME_HOME = "another text shares its home text and is measured more reliably"
 
 
@@ -534,8 +535,8 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
     """Judge C7 by the correlation of the heads' effects on two texts, in each training.
 
     Args:
-        agreements: of a pair of texts the correlations by ``loss`` and by ``score``, and of the
-            former ``left_out``: Spearman's least and largest value with any one head left out.
+        agreements: the correlations on a pair of texts by ``loss`` and by the score; of the former
+            ``left_out``: Spearman's least and largest value with any one head left out.
         heads: the number of heads.
     """
     losses = [agreement["loss"] for agreement in agreements]
@@ -551,7 +552,7 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
     measurable = min(home, other) >= bounds.C7_RELIABILITY
     if not measurable or (word == "replicates" and least <= 0) or (word == "differs" and most >= 0):
         word = "undecided"
-    pearsons = [agreement["score"]["pearson"] for agreement in agreements]
+    pearsons = [agreement[_SCORES[half]]["pearson"] for agreement in agreements]
     known = [pearson for pearson in pearsons if pearson["r"] is not None]
     significant = [pearson["r"] for pearson in known if pearson["p"] < bounds.ALPHA]
     if measurable and 2 * sum(r < 0 for r in significant) > len(pearsons):
@@ -579,7 +580,7 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
     )
 
 
-def _mean_correlation(records: Sequence[Found]) -> Estimate | None:
+def _mean_correlation(records: Sequence[Record]) -> Estimate | None:
     """The mean of correlations over trainings, Fisher-transformed, with a t interval.
 
     None where the correlation is not defined in a training.
@@ -601,20 +602,18 @@ def _fisher(r: float) -> float:
 def _judge_c7(result: Result, root: Path | None) -> dict[str, Judged]:
     """Of several texts with one home text, only the one with the most reliable effects counts."""
     trainings, half = trainings_of(result, "correlations"), half_of(result)
-    found = [training["correlations"] for training in trainings]
-    heads, score = len(trainings[0]["heads"]), "accuracy"
+    agreements = [training["correlations"] for training in trainings]
     if half == "translation":  # which has one text to compare with
-        found, score = [{"": agreement} for agreement in found], "bleu"
+        agreements = [{"": agreement} for agreement in agreements]
 
     def reliability(domain: str) -> float:
-        return min(one[domain]["loss"]["reliability"][1] or 0 for one in found)
+        return min(each[domain]["loss"]["reliability"][1] or 0 for each in agreements)
 
-    most = max(found[0], key=reliability)
-    judged = {}
-    for domain in found[0]:
-        texts = [{"loss": one[domain]["loss"], "score": one[domain][score]} for one in found]
+    most, heads, judged = max(agreements[0], key=reliability), len(trainings[0]["heads"]), {}
+    for domain in agreements[0]:
+        of_domain = across([each[domain] for each in agreements], heads, half)
         aside = "" if domain == most else SAME_HOME
-        judged[spelled(domain)] = replace(across(texts, heads, half), aside=aside)
+        judged[spelled(domain)] = replace(of_domain, aside=aside)
     return judged
 
 
@@ -625,7 +624,7 @@ def _judge_c7(result: Result, root: Path | None) -> dict[str, Judged]:
 C8_PAPER_EFFECT = {"encoder": 0.033, "translation": 0.0069}
 
 
-def orders(area: Found, above: Sequence[bool] | None, half: Half) -> Judged:
+def orders(area: Record, above: Sequence[bool] | None, half: Half) -> Judged:
     """Judge C8 by the area over 0-50%, importance minus the one-by-one order chosen on other data.
 
     Args:

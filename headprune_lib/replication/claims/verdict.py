@@ -41,7 +41,7 @@ COMBINING = (
 """The single rule that derives a claim's word from its results."""
 
 
-Found = Mapping[str, Any]
+Record = Mapping[str, Any]
 """An estimate as results have it, with its ``interval`` and, for a t interval over trainings, its
 standard ``error`` and degrees of ``freedom``."""
 
@@ -65,13 +65,13 @@ class Estimate:
     freedom: float = math.inf
 
     @classmethod
-    def of(cls, found: Found, name: str, bound: float = 0.0, label: str = "") -> Estimate:
+    def of(cls, record: Record, name: str, bound: float = 0.0, label: str = "") -> Estimate:
         """The estimate that a result has under a name; without an interval if it has none."""
-        value, interval = found[name], found["interval"]
+        value, interval = record[name], record["interval"]
         if interval is None:
             return cls(value, None, bound, label)
-        error = found.get("error") or standard_error(interval)
-        return cls(value, tuple(interval), bound, label, error, found.get("freedom") or math.inf)
+        error = record.get("error") or standard_error(interval)
+        return cls(value, tuple(interval), bound, label, error, record.get("freedom") or math.inf)
 
     def power(self, true: float) -> float:
         """Probability that an interval such as this one would lie above the bound."""
@@ -119,7 +119,7 @@ NOTHING_TO_KEEP = Judged(
 NOT_RUN = Judged("not run", None, "Not measured.")
 
 
-WHO = "measured by others"
+BY_OTHERS = "measured by others"
 """Why a result of others never counts."""
 
 

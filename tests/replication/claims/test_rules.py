@@ -109,7 +109,7 @@ def agreement(ends, left_out=(0.2, 0.5), reliability=(0.9, 0.8), r=0.7, p=0.001)
     within = {"r": 0.1, "interval": [-0.1, 0.3]}
     loss = {"spearman": spearman, "within": within, "left_out": left_out}
     return {
-        "loss": {**loss, "reliability": reliability}, "score": {"pearson": {"r": r, "p": p}},
+        "loss": {**loss, "reliability": reliability}, "accuracy": {"pearson": {"r": r, "p": p}},
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from matplotlib.ticker import MaxNLocator
 
 from headprune_lib.replication.claims.rules import CLAIMS, Claim
-from headprune_lib.replication.claims.verdict import WHO, Estimate, Row, Verdict
+from headprune_lib.replication.claims.verdict import BY_OTHERS, Estimate, Row, Verdict
 from headprune_lib.replication.formatting import formatted
 from headprune_lib.replication.pages.tables.markup import verdict_html
 
@@ -108,7 +108,9 @@ def _dot_name(setting: str, label: str) -> str:
 
 def _kind(row: Row) -> str:
     """The CSS class of a row's dots."""
-    return "counts" if row.counts else "by-others" if row.judged.aside == WHO else "not-counted"
+    return (
+        "counts" if row.counts else "by-others" if row.judged.aside == BY_OTHERS else "not-counted"
+    )
 
 
 def _caption(claim: Claim, rows: Sequence[Row]) -> str:
