@@ -326,13 +326,13 @@ def kinds(areas: Mapping[str, Record], left: Mapping[str, float | None]) -> Judg
     ]
     differences = "; ".join(f"enc-dec {area.label} {area.text('+.3f')}" for area in minus)
     shares = ", ".join(f"{kind} {share:.0%}" for kind, share in left.items())
-    # mirrored: the upper end must lie below 0
     effects = zip(minus, C4_PAPER_EFFECT.values(), strict=True)
     return Judged(
         by_sign(minus, -1),
         left["enc-dec"] < 0.5 and min(left["enc-enc"], left["dec-dec"]) >= C4_PAPER_KEPT,
         f"Mean share of BLEU kept over 0 to {bounds.C4_UP_TO:.0%}: {differences}. "
         f"With {C4_PAPER_LEFT:.0%} of a kind left: {shares}.",
+        # mirrored: the upper end must lie below 0
         all_of([area.power(-effect) for area, effect in effects]),
         f"a difference of {detectable(max(area.error for area in minus)):.3f} in mean share of BLEU kept",
         estimates=minus,
@@ -665,10 +665,9 @@ def _judge_c8(result: Result, root: Path | None) -> dict[str, Judged]:
 
 # The claims in words, and the judge of each
 
-
 Judge = Callable[[Result, Path | None], dict[str, Judged]]
-"""Maps a result, and the folder of results where further trainings are, to the judgement of each of
-its parts, by label (empty for a single part)."""
+"""Maps a result, and the folder where further trainings are, to the judgement of each of its parts,
+by label (empty for a single part)."""
 
 
 @dataclass(frozen=True)

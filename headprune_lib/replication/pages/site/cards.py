@@ -136,9 +136,8 @@ def _range(estimates: Sequence[tuple[Row, Estimate]]) -> tuple[float, float]:
 
     Results without the power to count may be so uncertain that the others could not be told apart.
     """
-    shown = [estimate for row, estimate in estimates if _kind(row) != "not-counted"]
-    if all(_kind(row) != "counts" for row, _ in estimates):
-        shown = [estimate for _, estimate in estimates]
+    none_counts = not any(row.counts for row, _ in estimates)
+    shown = [mark for row, mark in estimates if none_counts or _kind(row) != "not-counted"]
     numbers = [
         number
         for estimate in shown
