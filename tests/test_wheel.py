@@ -62,7 +62,7 @@ def test_it_holds_the_library_and_its_own_files_alone(wheel):
     tops = {name.partition("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"headprune_lib"}
     assert "headprune_lib/py.typed" in names
-    for name in ("profiles/default", "data/classification", "gpu"):
+    for name in ("profiles/default", "data/classification", "claims/claims", "gpu"):
         assert f"headprune_lib/replication/{name}.yml" in names
     assert "headprune_lib/cli/report.html.jinja" in names
 

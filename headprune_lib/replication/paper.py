@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -75,3 +76,12 @@ def name_of(measurement: str, half: str, task: str) -> str:
 def _same_languages(one: str, two: str) -> bool:
     read = [TRANSLATION_TASKS.get(name) for name in (one, two)]
     return None not in read and read[0].languages == read[1].languages
+
+
+def as_in_the_paper(artifact: str) -> str:
+    """A table or figure as the paper writes it.
+
+    >>> as_in_the_paper("figure3b")
+    'Figure 3b'
+    """
+    return re.sub(r"^(figure|table)(?=\d)", lambda word: f"{word[1].title()} ", artifact)

@@ -6,7 +6,7 @@ pruning curve and, where its texts begin with theirs, those of ``which_first``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ import numpy as np
 
 from headprune_lib.replication import stats, store
 from headprune_lib.replication.measurements.estimates import scored
-from headprune_lib.replication.order_names import parse_part
+from headprune_lib.replication.order_names import IMPORTANCE, parse_part
 from headprune_lib.replication.published import bert_curve, bert_steps, published_share
 from headprune_lib.replication.stats import TrainingsMean
 from headprune_lib.replication.store import Key, Part, Result
 
+Weigh = Callable[[np.ndarray], np.ndarray]
 BERT_TASKS = {"mnli": "MNLI", "sst2": "SST-2", "cola": "CoLA"}
 """Tasks on which others published BERT-base's curve -> their spelling."""
 
@@ -55,10 +56,10 @@ class Along:
     scores: np.ndarray
     influences: np.ndarray
 
-    def step(self, share: float) -> int | None:
-        """The index of the step that removes a share of the heads; None if it was not measured."""
-        indices = np.flatnonzero(np.isclose(self.shares, share))
-        return int(indices[0]) if len(indices) else None
+    @property
+    def above(self) -> np.ndarray:
+        """The scores above chance, (steps,)."""
+        return self.scores - self.chance
 
 
 def along(result: Result, order: str) -> list[Along]:
@@ -71,22 +72,22 @@ def along(result: Result, order: str) -> list[Along]:
     ]
 
 
-def pooled(result: Result, order: str, root: Path | None = None) -> list[Along]:
-    """As :func:`along`, with further fine-tunings of the same recipe on the same texts."""
-    trainings = along(result, order)
+def pooled(result: Result, root: Path | None = None) -> list[Along]:
+    """Every training along importance, with further ones of the recipe on the same texts."""
+    trainings = along(result, IMPORTANCE)
     further = store.stored(Key("which_first", result.task, result.model), root)
     if further is None or "labels" not in next(iter(result.parts.values())).raw:
         return trainings
     known = {training.weights for training in trainings}
-    first = result.parts.get(order)
+    first = result.parts.get(IMPORTANCE)
     for name, part in further.parts.items():
-        if parse_part(name).curve == order and first and _alike(first, part):
+        if parse_part(name).curve == IMPORTANCE and first and _alike(first, part):
             trainings += [other for other in _trainings(part) if other.weights not in known]
     return trainings
 
 
 def mean_kept(
-    trainings: Sequence[Along], weights: Sequence[np.ndarray], less: Sequence[Along] = ()
+    trainings: Sequence[Along], weigh: Weigh, less: Sequence[Along] = ()
 ) -> TrainingsMean | None:
     """The mean over trainings of a weighted sum of the shares kept along their curves.
 
@@ -95,33 +96,45 @@ def mean_kept(
     then there is nothing to keep.
 
     Args:
-        weights: weights of each training's steps.
+        weigh: the shares removed along a curve -> the weights of its steps.
         less: the same trainings along another order, whose sum is subtracted.
     """
-    above = np.array([training.scores[0] - training.chance for training in trainings])
-    uncut = stats.over_trainings(above, _padded(training.influences[0] for training in trainings))
-    if uncut.low <= 0:
+    uncut = np.array([training.above[0] for training in trainings])
+    of_uncut = _padded(training.influences[0] for training in trainings)
+    mean = stats.over_trainings(uncut, of_uncut)
+    if mean.low <= 0:
         return None
-    values, influences = _linear(trainings, weights, uncut.value)
+    sums, of_sums = _weighed(trainings, weigh)
     if less:
-        their_values, theirs = _linear(less, weights, uncut.value)
-        values, influences = values - their_values, influences - theirs
-    return stats.over_trainings(values, influences)
+        minus, of_minus = _weighed(less, weigh)
+        sums, of_sums = sums - minus, of_sums - of_minus
+    ratio = sums.mean() / mean.value
+    values = ratio + (sums - ratio * uncut) / mean.value
+    return stats.over_trainings(values, (of_sums - ratio * of_uncut) / mean.value)
+
+
+def _weighed(trainings: Sequence[Along], weigh: Weigh) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted sums of the scores above chance, (trainings,), and influences (trainings, texts)."""
+    weights = [weigh(training.shares) for training in trainings]
+    both = list(zip(weights, trainings, strict=True))
+    sums = np.array([w @ training.above for w, training in both])
+    return sums, _padded(w @ training.influences for w, training in both)
 
 
 def at_share(trainings: Sequence[Along], share: float) -> dict[str, Any] | None:
     """The share kept with a share of the heads removed, as :func:`rules.together` takes it.
 
     ``raw`` is the share of the score itself, without subtracting chance, as in the paper's curves.
+    None where a training was not measured there.
     """
-    steps = [training.step(share) for training in trainings]
-    if not steps or None in steps:
+
+    def there(shares: np.ndarray) -> np.ndarray:
+        return np.isclose(shares, share).astype(float)
+
+    if not trainings or not all(there(training.shares).any() for training in trainings):
         return None
-    weights = [
-        np.eye(len(training.shares))[step] for training, step in zip(trainings, steps, strict=True)
-    ]
-    mean = mean_kept(trainings, weights)
-    cut = np.mean([w @ training.scores for w, training in zip(weights, trainings, strict=True)])
+    mean = mean_kept(trainings, there)
+    cut = np.mean([there(training.shares) @ training.scores for training in trainings])
     return {
         "share": share,
         "kept": mean and mean.value,
@@ -131,41 +144,33 @@ def at_share(trainings: Sequence[Along], share: float) -> dict[str, Any] | None:
     }
 
 
+def area_between(
+    first: Iterable[Along], second: Iterable[Along], up_to: float
+) -> dict[str, Any] | None:
+    """Mean share kept up to a share removed, the first order minus the second.
+
+    Over the trainings on which both orders were followed; None where there is none.
+    """
+
+    def area(shares: np.ndarray) -> np.ndarray:
+        inside = shares <= up_to + 1e-9
+        weights = np.zeros(len(shares))
+        weights[inside] = stats.area_under_curve(shares[inside], np.eye(int(inside.sum())))
+        return weights
+
+    others = {training.weights: training for training in second}
+    both = [training for training in first if training.weights in others]
+    if not both:
+        return None
+    mean = mean_kept(both, area, [others[training.weights] for training in both])
+    return {"difference": mean and mean.value, **spread(mean), "trainings": len(both)}
+
+
 def spread(mean: TrainingsMean | None) -> dict[str, Any]:
     """The 95% interval of a mean, its error and degrees of freedom; all None without a mean."""
     if mean is None:
         return {"interval": [None, None], "error": None, "freedom": None}
     return {"interval": [mean.low, mean.high], "error": mean.error, "freedom": mean.freedom}
-
-
-def area_weights(shares: np.ndarray, up_to: float) -> np.ndarray:
-    """Weights of a curve's steps whose weighted sum is the mean over 0 to a share removed."""
-    inside = shares <= up_to + 1e-9
-    weights = np.zeros(len(shares))
-    weights[inside] = stats.area_under_curve(shares[inside], np.eye(int(inside.sum())))
-    return weights
-
-
-def shared(first: Iterable[Along], second: Iterable[Along]) -> tuple[list[Along], list[Along]]:
-    """The trainings on which both orders were followed, in the same sequence."""
-    others = {training.weights: training for training in second}
-    both = [training for training in first if training.weights in others]
-    return both, [others[training.weights] for training in both]
-
-
-def _linear(
-    trainings: Sequence[Along], weights: Sequence[np.ndarray], uncut: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Values (trainings,) around the ratio of the means, and influences (trainings, texts)."""
-    above = [training.scores - training.chance for training in trainings]
-    sums = np.array([w @ each for w, each in zip(weights, above, strict=True)])
-    ratio = sums.mean() / uncut
-    values = ratio + (sums - ratio * np.array([each[0] for each in above])) / uncut
-    influences = _padded(
-        (w @ training.influences - ratio * training.influences[0]) / uncut
-        for w, training in zip(weights, trainings, strict=True)
-    )
-    return values, influences
 
 
 def _padded(rows: Iterable[np.ndarray]) -> np.ndarray:

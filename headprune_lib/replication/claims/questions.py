@@ -1,16 +1,16 @@
 """Questions beyond the paper's claims, each answered by a rule that was fixed beforehand.
 
-Which of two orders of removal is better over all tasks (:func:`decide_contrasts`), whether the
-order still matters once a model is trained again (:func:`decide_recovery`), whether a language
-model's heads can be removed together (:func:`redundancy`) and one at a time (:func:`single_heads`),
-and how C1's and C3's rules judge MNLI's easy and hard pairs separately (:func:`strata`).
+Which of two orders of removal is better over all tasks (:func:`decide_contrasts`), whether a
+language model's heads can be removed together (:func:`redundancy`) and one at a time
+(:func:`single_heads`), and how C1's and C3's rules judge MNLI's easy and hard pairs separately
+(:func:`strata`). A fourth question, on training after the cut, is answered on its page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy
@@ -78,40 +78,42 @@ def decide_contrasts(found: Mapping[str, Values]) -> list[Contrast]:
     """
     able = {task: values["contrasts"] for task, values in found.items() if above_chance(values)}
     run = {name: [task for task in able if name in able[task]] for name in FAMILY}
-
-    def pooled(
-        name: str, tasks: Sequence[str], what: str = "area"
-    ) -> tuple[Interval, float] | None:
-        """The mean of independent tasks' estimates, and the two-sided p that it is 0."""
-        rows = [able[task][name][what] for task in tasks if name in able[task]]
-        if not rows:
-            return None
-        value = float(np.mean([row["value"] for row in rows]))
-        error = float(np.sqrt(np.sum([row["error"] ** 2 for row in rows])) / len(rows))
-        certain = 1.0 if value == 0 else 0.0
-        p = float(2 * scipy.stats.norm.sf(abs(value) / error)) if error else certain
-        return (value, value - Z95 * error, value + Z95 * error), p
-
-    areas = {name: pooled(name, tasks) for name, tasks in run.items() if tasks}
-    adjusted = stats.holm([p for _, p in areas.values()]).tolist() if areas else []
+    areas = {
+        name: _pooled([able[task][name]["area"] for task in run[name]])
+        for name in FAMILY
+        if run[name]
+    }
+    adjusted = stats.holm([p for _, p in areas.values()]).tolist()
     holm = dict(zip(areas, adjusted, strict=True))
-    decided = []
+    contrasts = []
     for name in FAMILY:
         if name not in areas:
-            decided.append(Contrast(name, "not run"))
+            contrasts.append(Contrast(name, "not run"))
             continue
-        (value, *ends), p = areas[name]
-        loss, _ = pooled(name, run[name], "loss")
-        control, _ = pooled(CONDITION.get(name, ""), run[name]) or (None, None)
-        word = "better" if value > 0 else "worse"
-        if holm[name] >= FAMILY_ALPHA or (
-            value > 0 and name in CONDITION and not (control and control[1] > 0)
-        ):
-            word = "no difference shown"
-        decided.append(
-            Contrast(name, word, value, tuple(ends), p, holm[name], loss, control, tuple(run[name]))
+        (value, low, high), p = areas[name]
+        loss, _ = _pooled([able[task][name]["loss"] for task in run[name]])
+        other = CONDITION.get(name, "")
+        beside = [able[task][other]["area"] for task in run[name] if other in able[task]]
+        control = _pooled(beside)[0] if beside else None
+        beats_control = other == "" or (control is not None and control[1] > 0)
+        word = "no difference shown"
+        if holm[name] < FAMILY_ALPHA and value <= 0:
+            word = "worse"
+        elif holm[name] < FAMILY_ALPHA and beats_control:
+            word = "better"
+        contrasts.append(
+            Contrast(name, word, value, (low, high), p, holm[name], loss, control, tuple(run[name]))
         )
-    return decided
+    return contrasts
+
+
+def _pooled(rows: Sequence[Values]) -> tuple[Interval, float]:
+    """The mean of independent tasks' estimates, and the two-sided p that it is 0."""
+    value = float(np.mean([row["value"] for row in rows]))
+    error = float(np.sqrt(np.sum([row["error"] ** 2 for row in rows])) / len(rows))
+    certain = 1.0 if value == 0 else 0.0
+    p = float(2 * scipy.stats.norm.sf(abs(value) / error)) if error else certain
+    return (value, value - Z95 * error, value + Z95 * error), p
 
 
 def above_chance(values: Values) -> bool:
@@ -121,57 +123,6 @@ def above_chance(values: Values) -> bool:
         values: values of ``which_first``.
     """
     return values["least_above_chance"] > 0
-
-
-# The order, once a model is trained again
-
-ORDER, SHARE, WAY = "importance", 0.4, "all weights"
-"""The deciding case: the paper's order, this share of heads removed, all weights trained."""
-HARDLY = 0.01
-"""A lead of less than a point of accuracy, or of less than 1 BLEU, hardly matters."""
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """The word, and the leads that it is based on.
-
-    Attributes:
-        before, after: accuracy, or BLEU as a fraction, of importance minus the mean of the random
-            orders, before and after training; None where it was not run.
-    """
-
-    word: Literal["still matters", "random is better", "hardly matters", "open", "not run"]
-    before: Interval | None = None
-    after: Interval | None = None
-
-
-def decide_recovery(values: Values | None) -> Recovery:
-    """Judge the stored values of ``recovery``; "not run" without them or the deciding case.
-
-    The word depends on whether the lead's interval after training excludes 0, lies within
-    ``HARDLY`` of it, or neither.
-    """
-    for lead in (values or {}).get("leads", ()):
-        if (lead["order"], lead["share"], lead["way"]) == (ORDER, SHARE, WAY):
-            before, after = (
-                (lead[when]["difference"], *lead[when]["interval"]) for when in ("before", "after")
-            )
-            return Recovery(recovery_word(after[1:]), before, after)
-    return Recovery("not run")
-
-
-def recovery_word(interval: Sequence[float]) -> str:
-    """The word for an interval of the lead after training.
-
-    >>> recovery_word((0.002, 0.03)), recovery_word((-0.004, 0.006)), recovery_word((-0.02, 0.006))
-    ('still matters', 'hardly matters', 'open')
-    """
-    low, high = interval
-    if low > 0:
-        return "still matters"
-    if high < 0:
-        return "random is better"
-    return "hardly matters" if low >= -HARDLY and high <= HARDLY else "open"
 
 
 # A language model's heads
@@ -184,8 +135,11 @@ DELTA_NATS = 0.01
 Answer = Literal["redundant", "not redundant", "open"]
 
 
-@dataclass(frozen=True)
-class Redundancy:
+def _answer(yes: bool, no: bool) -> Answer:
+    return "redundant" if yes else "not redundant" if no else "open"
+
+
+class Redundancy(NamedTuple):
     """Whether heads can be removed together.
 
     ``kept`` is the share of the uncut model's gain over token frequencies; None where it has no
@@ -197,8 +151,7 @@ class Redundancy:
     interval: tuple[float | None, float | None]
 
 
-@dataclass(frozen=True)
-class SingleHeads:
+class SingleHeads(NamedTuple):
     """How many heads can be removed one at a time, and how many cannot."""
 
     answer: Answer
@@ -220,9 +173,7 @@ def redundancy(values: Values) -> Redundancy:
     share, (low, high) = curve["kept"][steps[0]], curve["kept_interval"][steps[0]]
     if not defined(share, low, high):
         return Redundancy("open", None, (None, None))
-    answer: Answer = (
-        "redundant" if low >= C3_KEPT else "not redundant" if high < C3_KEPT else "open"
-    )
+    answer = _answer(low >= C3_KEPT, high < C3_KEPT)
     return Redundancy(answer, float(share), (float(low), float(high)))
 
 
@@ -232,8 +183,7 @@ def single_heads(values: Values) -> SingleHeads:
     removable, needed, heads = (high <= DELTA_NATS).sum(), (low > DELTA_NATS).sum(), len(low)
     enough = removable >= C1_REMOVABLE * heads - 1e-9
     many = needed > C1_NEEDED * heads + 1e-9
-    answer: Answer = "redundant" if enough else "not redundant" if many else "open"
-    return SingleHeads(answer, heads, int(removable), int(needed))
+    return SingleHeads(_answer(enough, many), heads, int(removable), int(needed))
 
 
 # MNLI's easy and hard pairs: our models are trained on a twentieth of MNLI and are right less often than
@@ -245,15 +195,13 @@ _OF_TEXTS = ("correct", "correct_uncut", "labels", "loss", "loss_change", "loss_
 """Outcomes whose last axis is texts."""
 
 
-@dataclass(frozen=True)
-class Stratum:
+class Stratum(NamedTuple):
     """A model's results on some of MNLI's pairs.
 
     Attributes:
         name: the pairs, in words.
         n: how many there are.
         uncut: accuracy with all heads, as a mean over fine-tunings.
-        chance: accuracy of the best constant answer among these pairs.
         together: judgement by C3's rule of these pairs only.
         one_at_a_time: judgement by C1's rule of these pairs only.
     """
@@ -261,7 +209,6 @@ class Stratum:
     name: str
     n: int
     uncut: TrainingsMean
-    chance: float
     together: Judged
     one_at_a_time: Judged
 
@@ -277,7 +224,7 @@ def strata(curve: Result, one_head: Result | None) -> list[Stratum]:
     if right is None or (one_head and _right_by_berts(one_head) is None):
         return []
     groups = {
-        "all": np.ones(len(right), bool),
+        "all": right >= 0,
         f"at least {EASY} of 100 BERTs are right": right >= EASY,
         "the others": right < EASY,
     }
@@ -314,7 +261,6 @@ def _stratum(name: str, chosen: np.ndarray, curve: Result, one_head: Result | No
             [training.scores[0] for training in trainings],
             [training.influences[0] for training in trainings],
         ),
-        trainings[0].chance,
         rules.together(kept.at_share(trainings, share), true),
         alone,
     )
@@ -322,14 +268,8 @@ def _stratum(name: str, chosen: np.ndarray, curve: Result, one_head: Result | No
 
 def _on_texts(result: Result, chosen: np.ndarray) -> Result:
     """A result with only the outcomes of the ``chosen`` texts; its values stay those of all."""
-    parts = {
-        name: replace(
-            part,
-            raw={
-                outcome: values[..., chosen] if outcome in _OF_TEXTS else values
-                for outcome, values in part.raw.items()
-            },
-        )
-        for name, part in result.parts.items()
-    }
-    return replace(result, n_examples=int(chosen.sum()), parts=parts)
+    parts = {}
+    for name, part in result.parts.items():
+        of_texts = {each: part.raw[each][..., chosen] for each in _OF_TEXTS if each in part.raw}
+        parts[name] = replace(part, raw={**part.raw, **of_texts})
+    return replace(result, parts=parts)

@@ -1,8 +1,9 @@
-"""The paper's eight claims, a section each: bounds, rule, judged results and record.
+"""The rules that judge results by the paper's eight claims, a section each.
 
-These are the third rules. The bounds were fixed on 22 November 2026 (the second rules): after the
-first results of this project were known, before those that are marked *confirmatory*. How intervals,
-power and counts are computed was corrected on 27 November 2026, after all results so far.
+These are the third rules; ``claims.yml`` has them in words. The bounds were fixed on 22 November
+2026 (the second rules): after the first results of this project were known, before those that are
+marked *confirmatory*. How intervals, power and counts are computed was corrected on 27 November
+2026, after all results so far.
 
 Effects are cut minus uncut, as fractions of 1 or in BLEU. An interval is 95%, low and high; a t
 interval over trainings comes with its standard ``error`` and degrees of ``freedom``. Sentences
@@ -19,22 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
-from headprune_lib.replication import measurements, stats
-from headprune_lib.replication.bounds import (
-    ALPHA,
-    C1_NEEDED,
-    C1_REMOVABLE,
-    C1_REMOVABLE_LOW,
-    C3_KEPT,
-    C4_UP_TO,
-    C5_REMOVED,
-    C7_RELIABILITY,
-    C8_UP_TO,
-    DELTA,
-    DELTA_BLEU,
-    LEAST_BLEU,
-)
+from headprune_lib.replication import bounds, stats
 from headprune_lib.replication.claims import kept
 from headprune_lib.replication.claims.kept import BERT_TASKS, kept_by_others
 from headprune_lib.replication.claims.verdict import (
@@ -42,123 +30,54 @@ from headprune_lib.replication.claims.verdict import (
     NOTHING_TO_KEEP,
     Estimate,
     Judged,
+    Record,
     Word,
     defined,
 )
-from headprune_lib.replication.formatting import estimate
+from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.base import HALVES, Half
 from headprune_lib.replication.measurements.estimates import Scored
 from headprune_lib.replication.metrics import SCORES, corpus_bleu
 from headprune_lib.replication.published import paper, published_shares, published_task
 from headprune_lib.replication.stats import Z95, all_of, detectable, power_above, standard_error
-from headprune_lib.replication.store import OUTCOMES, Arrays, Result
+from headprune_lib.replication.store import Arrays, Result
 from headprune_lib.replication.store.packing import all_counts
 from headprune_lib.replication.titles import BERT_SHAPE, spelled
 
-Found = Mapping[str, Any]
-"""An estimate with its ``interval`` and, for a t interval, ``error`` and ``freedom``."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A result, its half of the paper, and the folder where further trainings of its recipe are."""
-
-    result: Result
-    half: Half
-    root: Path | None = None
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        """The stored values of the result."""
-        return self.result.values
-
-    def trainings(self, name: str) -> list[Mapping[str, Any]]:
-        """The values of each training: the first, if its values have ``name``, and further ones.
-
-        Of two, only the first: the interval of their mean would have one degree of freedom.
-        """
-        first = [self.values] if name in self.values else []
-        every = [*first, *self.values.get("further", {}).values()]
-        return every if len(every) >= LEAST_TRAININGS else every[:1]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the paper in our words, and what decides it.
-
-    Attributes:
-        short: what it says, in a few words that can follow "that".
-        section: where the paper makes it.
-        paper_value: what the paper found.
-        criterion: how the authors read their own data; a result of ours meets it or does not.
-        rule: our own rule, the third one.
-        effect: the effect assumed to be true when the power of our rule is computed.
-        page: the page that measures it, and the anchor there of the table or figure that shows it.
-        shown: what the dots of its card show, their number format, and on which side of the bound
-            the paper is.
-        measurement: the measurement whose results bear on it.
-        judge: maps a result to the judgement of each of its parts, by label (empty for a single
-            part).
-        halves: the halves of the paper in which it is judged.
-    """
-
-    id: str
-    title: str
-    short: str
-    section: str
-    paper_value: str
-    criterion: str
-    rule: str
-    effect: str
-    page: tuple[str, str]
-    shown: tuple[str, str, str]
-    measurement: str
-    judge: Callable[[Stored], dict[str, Judged]]
-    halves: tuple[Half, ...] = HALVES
-
-
 LEAST_TRAININGS = 3
 """Fewer trainings do not show how trainings differ."""
-_LOSS = f"{100 * DELTA:g} point of accuracy or {DELTA_BLEU} BLEU"
-_READING = "Our reading of the figure: "
+TOLERATED = {"encoder": bounds.DELTA, "translation": bounds.DELTA_BLEU}
+"""Half of the paper -> the largest loss that counts as none."""
 # Shares such as 0.4 come out of sums as 0.39999...; they are meant to equal their bound.
 _ROUNDING = 1e-9
 
 
-def by_sign(intervals: Sequence[Sequence[float]], sign: int) -> Word:
-    """Replicates if every interval lies on ``sign``'s side, differs if one lies on the other."""
-    signed = [sorted(sign * end for end in interval) for interval in intervals]
-    if all(low > 0 for low, _ in signed):
-        return "replicates"
-    return "differs" if any(high < 0 for _, high in signed) else "undecided"
+def trainings_of(result: Result, name: str) -> list[Mapping[str, Any]]:
+    """The values of each training: the first, if its values have ``name``, and further ones.
+
+    Of two, only the first: the interval of their mean would have one degree of freedom.
+    """
+    first = [result.values] if name in result.values else []
+    every = [*first, *result.values.get("further", {}).values()]
+    return every if len(every) >= LEAST_TRAININGS else every[:1]
 
 
-def _error(found: Found) -> float:
-    return found.get("error") or standard_error(found["interval"])
+def decided(replicates: bool, differs: bool) -> Word:
+    """The word by a rule that says when a result replicates the claim and when it differs."""
+    return "replicates" if replicates else "differs" if differs else "undecided"
 
 
-def _power(found: Found, true: float, bound: float = 0.0) -> float:
-    """Probability that an interval such as this one would lie above the bound."""
-    return power_above(true, bound, _error(found), found.get("freedom") or math.inf)
-
-
-def _beside_zero(found: Found, label: str = "") -> Estimate:
-    return Estimate(found["difference"], tuple(found["interval"]), 0.0, label)
-
-
-def _delta(half: Half) -> float:
-    return DELTA_BLEU if half == "translation" else DELTA
+def by_sign(estimates: Sequence[Estimate], sign: int) -> Word:
+    """Replicates if every interval lies on ``sign``'s side of 0, differs if one is on the other."""
+    signed = [sorted(sign * end for end in each.interval) for each in estimates]
+    return decided(all(low > 0 for low, _ in signed), any(high < 0 for _, high in signed))
 
 
 def _units(half: Half, effect: float) -> str:
     """The effect relative to the tolerated loss that a typical interval could show, in words."""
     if half == "translation":
-        return f"{effect:.2f} BLEU more or less than {DELTA_BLEU} BLEU"
-    return f"{100 * effect:.2f} points more or less than {100 * DELTA:g} point of accuracy"
-
-
-def _with_ends(found: Found) -> str:
-    return estimate(found["difference"], found["interval"], "+.3f")
+        return f"{effect:.2f} BLEU more or less than {bounds.DELTA_BLEU} BLEU"
+    return f"{100 * effect:.2f} points more or less than {100 * bounds.DELTA:g} point of accuracy"
 
 
 # C1: heads removed one at a time
@@ -168,72 +87,45 @@ def one_at_a_time(sweeps: Sequence[Mapping[str, Any]], half: Half) -> Judged:
     """Judge C1 by a sweep over single heads of each training.
 
     Args:
-        sweeps: numbers of ``heads``, ``removable`` and ``needed`` ones, ``paper_losses`` and
-            ``paper_gains``; for the removable share its ``removable_interval``, ``power`` and what
-            the median head's interval would show beyond delta, ``detectable``.
+        sweeps: the ``counts`` and the ``removable`` share of each training, in one record.
     """
     heads, trainings = sweeps[0]["heads"], len(sweeps)
-
-    def mean_of(*names: str) -> float:
-        """The mean over trainings of a number, or of the sum of several."""
-        return float(np.mean([sum(sweep[name] for name in names) for sweep in sweeps]))
-
-    needed, changing = mean_of("needed"), mean_of("paper_losses", "paper_gains")
+    averaged = ("needed", "paper_losses", "paper_gains", "power", "detectable")
+    mean = {name: float(np.mean([sweep[name] for sweep in sweeps])) for name in averaged}
+    needed, changing = mean["needed"], mean["paper_losses"] + mean["paper_gains"]
     shares = [sweep["removable"] / heads for sweep in sweeps]
-    share, (low, high) = shares[0], sweeps[0]["removable_interval"]
+    share, (low, high), over = shares[0], sweeps[0]["removable_interval"], ""
     if trainings > 1:
         errors = [standard_error(sweep["removable_interval"]) for sweep in sweeps]
-        mean = stats.over_trainings_alike(shares, errors)
-        share, low, high = mean.value, max(mean.low, 0.0), min(mean.high, 1.0)
-    enough = share >= C1_REMOVABLE - _ROUNDING and low >= C1_REMOVABLE_LOW - _ROUNDING
-    many_needed = needed > C1_NEEDED * heads + _ROUNDING
-    means = f", in the mean over {trainings} trainings" if trainings > 1 else ""
+        of_all = stats.over_trainings_alike(shares, errors)
+        share, low, high = of_all.value, max(of_all.low, 0.0), min(of_all.high, 1.0)
+        over = f", in the mean over {trainings} trainings"
+    removable = Estimate(share, (low, high), bounds.C1_REMOVABLE)
+    enough = share >= bounds.C1_REMOVABLE - _ROUNDING and low >= bounds.C1_REMOVABLE_LOW - _ROUNDING
+    many_needed = needed > bounds.C1_NEEDED * heads + _ROUNDING
     return Judged(
-        "replicates" if enough else "differs" if many_needed else "undecided",
-        changing <= C1_NEEDED * heads + _ROUNDING,
-        f"{share * heads:.3g} of {heads} heads ({estimate(share, (low, high), '.0%')}) are "
-        f"removable, {needed:.3g} needed; {changing:.3g} change the score at p < {ALPHA} by the paper's "
-        f"test{means}.",
-        mean_of("power"),
-        f"of the median head: {_units(half, mean_of('detectable'))}",
-        estimates=(Estimate(share, (low, high), C1_REMOVABLE),),
+        decided(enough, many_needed),
+        changing <= bounds.C1_NEEDED * heads + _ROUNDING,
+        f"{share * heads:.3g} of {heads} heads ({removable.text('.0%')}) are "
+        f"removable, {needed:.3g} needed; {changing:.3g} change the score at p < {bounds.ALPHA} by the "
+        f"paper's test{over}.",
+        mean["power"],
+        f"of the median head: {_units(half, mean['detectable'])}",
+        estimates=[removable],
         trainings=trainings,
     )
 
 
-def _judge_c1(stored: Stored) -> dict[str, Judged]:
+def _judge_c1(result: Result, root: Path | None) -> dict[str, Judged]:
     """For a translator only the encoder's own heads count, the grid that the paper shows."""
-    found = [(one["removable"], one["counts"]) for one in stored.trainings("counts")]
-    if stored.half == "translation":
-        found = [(share["enc-enc"], counts["enc-enc"]) for share, counts in found]
-    sweeps = [{**share, **counts} for share, counts in found]
-    return {"": one_at_a_time(sweeps, stored.half)}
-
-
-C1 = Claim(
-    "C1",
-    title="Most heads can be removed one at a time at no cost.",
-    short="most heads can be removed one at a time",
-    section="3.2",
-    paper_value="Translation: 8 of 96 encoder heads change BLEU significantly, 4 of them for the "
-    "better (Table 1). BERT: accuracy stays between 82.4% and 83.8% whichever head is removed "
-    "(Figure 1b, read off).",
-    criterion=f"Our reading of the table: at most a fifth of the heads change the score at p < {ALPHA}, "
-    "uncorrected. The tests are the paper's: of BLEU the bootstrap of compare-mt as it was until "
-    "July 2019 (half-samples, one-sided), of accuracy an unpaired t-test.",
-    rule=f"A head is removable if its 95% interval rules out a loss of {_LOSS}, needed if the interval "
-    f"shows such a loss. Replicates: at least {C1_REMOVABLE:.0%} of the heads are removable, and the "
-    f"lower end of that share's interval is at least {C1_REMOVABLE_LOW:.0%}. Differs: more than "
-    f"{C1_NEEDED:.0%} are needed. Of a translator the encoder's own heads count, as in Table 1; of "
-    "three or more trainings the mean share and number, with a t interval over trainings and texts, and the "
-    "mean power.",
-    effect="11 of 12 heads cost nothing, the others twice the tolerated loss (Table 1: 8 of 96 change "
-    "the score).",
-    page=("notebooks/01_one_head", "figure-1"),
-    shown=("share of the heads that can be removed alone", "{:.0%}", "right"),
-    measurement="one_head",
-    judge=_judge_c1,
-)
+    half = half_of(result)
+    sweeps = []
+    for values in trainings_of(result, "counts"):
+        removable, counts = values["removable"], values["counts"]
+        if half == "translation":
+            removable, counts = removable["enc-enc"], counts["enc-enc"]
+        sweeps.append({**removable, **counts})
+    return {"": one_at_a_time(sweeps, half)}
 
 
 # C2: all heads of a layer removed but one
@@ -249,34 +141,36 @@ def one_head_a_layer(layers: Sequence[Mapping[str, Any]], half: Half) -> Judged:
     """Judge C2 by one record per layer; the head that a layer keeps was chosen on other data.
 
     Args:
-        layers: ``kind``, ``layer``, ``interval`` of the change, and ``losing``: the share of the
-            trainings in which the layer loses at p < ALPHA by the paper's test, and
-            ``losing_paired`` by a paired one.
+        layers: ``kind``, ``layer``, the change as ``delta`` with its ``interval``, and the share of
+            the trainings in which the layer loses at p < ALPHA, by the paper's test and by a paired
+            one: ``losing`` and ``losing_paired``.
     """
-    tolerated = _delta(half)
-    enough = [record["interval"][0] > -tolerated for record in layers]
-    lacking = [record["interval"][1] < -tolerated for record in layers]
-    n, share = len(layers), C2_LAYERS[half]
+    bound, share, n = -TOLERATED[half], C2_LAYERS[half], len(layers)
+    several = len({record["kind"] for record in layers}) > 1
+    names = [f"{record['kind']} " * several + str(record["layer"] + 1) for record in layers]
+    changes = [
+        Estimate.of(record, "delta", bound, name)
+        for record, name in zip(layers, names, strict=True)
+    ]
+    enough = [change.label for change in changes if change.interval[0] > bound]
+    lacking = [change.label for change in changes if change.interval[1] < bound]
+    unsure = [name for name in names if name not in (*enough, *lacking)]
     least = share * n - _ROUNDING
     losing, paired = (
         sum(record[name] for record in layers) for name in ("losing", "losing_paired")
     )
-    sentence = f"One head is enough in {sum(enough)} of {n} layers"
-    unsure = [not (yes or no) for yes, no in zip(enough, lacking, strict=True)]
+    sentence = f"One head is enough in {len(enough)} of {n} layers"
     for label, chosen in (("not enough in", lacking), ("open for", unsure)):
-        if any(chosen):
-            sentence += f"; {label} {_layer_names(layers, chosen)}"
-    if sum(enough) >= least:
-        word: Word = "replicates"
-    else:
-        word = "differs" if sum(lacking) > (1 - share) * n + _ROUNDING else "undecided"
+        if chosen:
+            sentence += f"; {label} layer{'s' * (len(chosen) > 1)} {', '.join(chosen)}"
     return Judged(
-        word,
+        decided(len(enough) >= least, len(lacking) > (1 - share) * n + _ROUNDING),
         n - losing >= C2_PAPER[half] * n - _ROUNDING,
-        f"{sentence}. {losing:.3g} lose at p < {ALPHA} by the paper's test, {paired:.3g} by a paired one.",
-        _power_of_layers(layers, half, least),
-        f"of the median layer: {_units(half, detectable(float(np.median([*map(_error, layers)]))))}",
-        estimates=(Estimate(sum(enough) / n, None, share),),
+        f"{sentence}. {losing:.3g} lose at p < {bounds.ALPHA} by the paper's test, {paired:.3g} by a "
+        "paired one.",
+        _power_of_layers(changes, half, least),
+        f"of the median layer: {_units(half, detectable(np.median([c.error for c in changes])))}",
+        estimates=[Estimate(len(enough) / n, None, share)],
     )
 
 
@@ -287,15 +181,13 @@ def paper_changes(half: Half) -> list[float]:
     return [change / 100 for change in paper("table6")["delta_accuracy_percent"]]
 
 
-def _power_of_layers(layers: Sequence[Found], half: Half, least: float) -> float:
+def _power_of_layers(layers: Sequence[Estimate], half: Half, least: float) -> float:
     """Probability that at least ``least`` layers are found to lose less than is tolerated.
 
     In each simulated repetition the layers' true changes are the paper's, in random order.
     """
     rng, changes = np.random.default_rng(0), paper_changes(half)
-    chances = np.array(
-        [[_power(layer, change, -_delta(half)) for change in changes] for layer in layers]
-    )  # (layers, changes)
+    chances = np.array([[layer.power(change) for change in changes] for layer in layers])
     orders = rng.permuted(np.tile(np.arange(len(changes)), (_WORLDS, 1)), axis=1)
     of_layers = np.arange(len(layers))
     true = orders[:, of_layers % len(changes)]
@@ -303,43 +195,33 @@ def _power_of_layers(layers: Sequence[Found], half: Half, least: float) -> float
     return float((enough.sum(1) >= least).mean())
 
 
-def _layer_names(layers: Sequence[Mapping[str, Any]], chosen: Sequence[bool]) -> str:
-    """The names of the chosen layers, from 1, with their kind where the model has several."""
-    several = len({record["kind"] for record in layers}) > 1
-    names = [
-        f"{record['kind']} {record['layer'] + 1}" if several else str(record["layer"] + 1)
-        for record, of_these in zip(layers, chosen, strict=True)
-        if of_these
-    ]
-    return ("layer " if len(names) == 1 else "layers ") + ", ".join(names)
-
-
-def _judge_c2(stored: Stored) -> dict[str, Judged]:
+def _judge_c2(result: Result, root: Path | None) -> dict[str, Judged]:
     """Judge all trainings of a recipe together, each with its own best heads."""
-    trainings = [values["layers"] for values in stored.trainings("layers")]
-    layers = [_mean_layer(records) for records in zip(*trainings, strict=True)]
-    if len(trainings) > 1:
-        intervals = _layer_intervals(stored)
-        layers = [{**layer, **record} for layer, record in zip(layers, intervals, strict=True)]
-    return {"": replace(one_head_a_layer(layers, stored.half), trainings=len(trainings))}
+
+    def losing(records: Sequence[Mapping[str, Any]], p: str) -> float:
+        return float(
+            np.mean([record["delta"] < 0 and record[p] < bounds.ALPHA for record in records])
+        )
+
+    trainings = [values["layers"] for values in trainings_of(result, "layers")]
+    over_all = _layer_intervals(result) if len(trainings) > 1 else [{} for _ in trainings[0]]
+    layers = [
+        {
+            **records[0],
+            **interval,
+            "losing": losing(records, "p_paper"),
+            "losing_paired": losing(records, "p"),
+        }
+        for interval, *records in zip(over_all, *trainings, strict=True)
+    ]
+    return {"": replace(one_head_a_layer(layers, half_of(result)), trainings=len(trainings))}
 
 
-def _mean_layer(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The record of a layer over one or several trainings; the interval is the first one's."""
-
-    def losing(p: str) -> float:
-        return float(np.mean([record["delta"] < 0 and record[p] < ALPHA for record in records]))
-
-    first = {name: records[0][name] for name in ("kind", "layer", "interval")}
-    return {**first, "losing": losing("p_paper"), "losing_paired": losing("p")}
-
-
-def _layer_intervals(stored: Stored) -> list[dict[str, Any]]:
+def _layer_intervals(result: Result) -> list[dict[str, Any]]:
     """The t interval over trainings of each layer's change, in order of layers."""
-    parts, values, influences = stored.result.parts, [], []
-    for name in sorted(parts, key=lambda part: (part != OUTCOMES, part)):
-        raw = parts[name].raw
-        cuts = _cuts(raw, np.lexsort(raw["heads"][:, -2::-1].T))
+    values, influences = [], []
+    for part in result.parts.values():
+        cuts = _cuts(part.raw, np.lexsort(part.raw["heads"][:, -2::-1].T))
         of_texts = stats.text_influences(cuts.of, cuts.counts)
         values.append(cuts.scores[1:] - cuts.scores[0])
         influences.append(of_texts[1:] - of_texts[0])
@@ -356,28 +238,6 @@ def _cuts(raw: Arrays, rows: np.ndarray) -> Scored:
     return Scored(np.concatenate([uncut[None], cuts[rows]]), corpus_bleu)
 
 
-C2 = Claim(
-    "C2",
-    title="In many layers a single head is enough.",
-    short="one head is enough in many layers",
-    section="3.3, appendix A",
-    paper_value="With one head left, none of BERT's 12 layers loses significantly, at most 0.96 points "
-    "(Table 6), and 9 of a translator's 18 do not (Table 5).",
-    criterion=f"With one head left, no layer of BERT and at most half of the layers of the translation model "
-    f"lose at p < {ALPHA}, uncorrected, by the tests of C1; the head is chosen on other data. Of "
-    "several trainings the mean number of layers counts.",
-    rule=f"One head is enough if the 95% interval rules out a loss of {_LOSS}, not enough if it shows one; "
-    "the interval is over texts and, where there are several, over trainings. "
-    "Replicates: enough in at least 80% of an encoder's layers, 40% of a translator's. Differs: not "
-    "enough in more than the rest (20%, 60%).",
-    effect="the layers lose what the paper's own lose (Tables 5 and 6), in an order drawn at random.",
-    page=("notebooks/02_all_but_one", "table-6"),
-    shown=("share of the layers where one head is enough", "{:.0%}", "right"),
-    measurement="best_heads",
-    judge=_judge_c2,
-)
-
-
 # C3: heads removed together
 
 # Judged at the share of another task: SST-2's sentences come from the reviews.
@@ -386,29 +246,30 @@ _AS = {"reviews": "sst2"}
 _ANY: dict[Half, str] = {"encoder": "mnli", "translation": "iwslt"}
 
 
-def together(found: Found | None, true: float = 1.0) -> Judged:
+def together(record: Record | None, true: float = 1.0) -> Judged:
     """Judge C3 by the share kept of the score above chance at the paper's share of heads removed.
 
     Args:
-        found: ``share`` removed, ``kept`` with its interval, and ``raw``, the share of the score
+        record: ``share`` removed, ``kept`` with its interval, and ``raw``, the share of the score
             itself; None if that was not measured.
         true: the share that BERT-base keeps there, as others measured it, for the power.
     """
-    if found is None:
+    if record is None:
         return NOT_RUN
-    met = found["raw"] >= C3_KEPT
-    if not defined(found["kept"], *found["interval"]):
+    met = record["raw"] >= bounds.C3_KEPT
+    if not defined(record["kept"], *record["interval"]):
         return replace(NOTHING_TO_KEEP, met=met)
-    low, high = found["interval"]
+    share = Estimate.of(record, "kept", bounds.C3_KEPT)
+    low, high = share.interval
     return Judged(
-        "replicates" if low >= C3_KEPT else "differs" if high < C3_KEPT else "undecided",
+        decided(low >= bounds.C3_KEPT, high < bounds.C3_KEPT),
         met,
-        f"With {found['share']:.0%} removed, {estimate(found['kept'], (low, high), '.1%')} of the "
-        f"score above chance is kept; {found['raw']:.1%} of the score.",
-        _power(found, true, C3_KEPT),
-        f"{detectable(_error(found)):.1%} more or less than {C3_KEPT:.0%}",
-        estimates=(Estimate(found["kept"], (low, high), C3_KEPT),),
-        trainings=found.get("trainings", 1),
+        f"With {record['share']:.0%} removed, {share.text('.1%')} of the score above chance is kept; "
+        f"{record['raw']:.1%} of the score.",
+        share.power(true),
+        f"{detectable(share.error):.1%} more or less than {bounds.C3_KEPT:.0%}",
+        estimates=[share],
+        trainings=record.get("trainings", 1),
     )
 
 
@@ -432,36 +293,13 @@ def kept_at(result: Result, root: Path | None = None) -> dict[str, Any] | None:
 
     See :func:`headprune_lib.replication.claims.kept.at_share`.
     """
-    share = share_judged(result.task, measurements.half_of(result))
-    return kept.at_share(kept.pooled(result, "importance", root), share)
+    share = share_judged(result.task, half_of(result))
+    return kept.at_share(kept.pooled(result, root), share)
 
 
-def _judge_c3(stored: Stored) -> dict[str, Judged]:
-    true = kept_by_others(task_judged(stored.result.task, stored.half))
-    return {"": together(kept_at(stored.result, stored.root), true)}
-
-
-C3 = Claim(
-    "C3",
-    title="A large share of all heads can be removed together before the score drops.",
-    short="many heads can be removed together",
-    section="4.2, appendix B",
-    paper_value="Removed without a visible loss: 40% of BERT's heads on MNLI, 60% on SST-2, 50% on CoLA "
-    "and MRPC; 20% of a translator's (Figures 3 and 6, read off).",
-    criterion=f"{_READING}the curve looks level up to the paper's share for the task: at least "
-    f"{C3_KEPT:.0%} of the score is left, without subtracting chance.",
-    rule=f"At the paper's own share for the task (MNLI, and SNLI in its place, 40%; SST-2 and the reviews "
-    f"60%; CoLA and MRPC 50%; translation 20%; any other text as MNLI), by normalised importance. "
-    f"Replicates: the 95% interval of what is kept of the score above chance lies at or above "
-    f"{C3_KEPT:.0%}. Differs: below it. All fine-tunings of a recipe count together.",
-    effect="BERT-base keeps what others measured: "
-    + ", ".join(f"{kept_by_others(task):.1%} on {name}" for task, name in BERT_TASKS.items())
-    + "; elsewhere nothing is lost.",
-    page=("notebooks/04_iterative_pruning", "figure-3b"),
-    shown=("share of the score above chance that is kept", "{:.0%}", "right"),
-    measurement="pruning_curve",
-    judge=_judge_c3,
-)
+def _judge_c3(result: Result, root: Path | None) -> dict[str, Judged]:
+    true = kept_by_others(task_judged(result.task, half_of(result)))
+    return {"": together(kept_at(result, root), true)}
 
 
 # C4: heads of one kind of attention removed together
@@ -472,7 +310,7 @@ C4_PAPER_LEFT, C4_PAPER_KEPT = 0.2, 0.83
 C4_PAPER_EFFECT = {"enc-enc": -0.261, "dec-dec": -0.285}
 
 
-def kinds(areas: Mapping[str, Found], left: Mapping[str, float | None]) -> Judged:
+def kinds(areas: Mapping[str, Record], left: Mapping[str, float | None]) -> Judged:
     """Judge C4 by areas of BLEU kept along curves that each remove one kind.
 
     Args:
@@ -480,66 +318,40 @@ def kinds(areas: Mapping[str, Found], left: Mapping[str, float | None]) -> Judge
             shares of the unpruned model's BLEU.
         left: kind -> share of BLEU kept with C4_PAPER_LEFT of its heads left.
     """
-    minus = {other: areas[other] for other in C4_PAPER_EFFECT}
-    if not defined(*left.values(), *(end for area in minus.values() for end in area["interval"])):
+    ends = [end for area in areas.values() for end in area["interval"]]
+    if not defined(*left.values(), *ends):
         return NOTHING_TO_KEEP
-    differences = (f"enc-dec minus {other} {_with_ends(area)}" for other, area in minus.items())
-    shares = (f"{kind} {share:.0%}" for kind, share in left.items())
+    minus = [
+        Estimate.of(areas[other], "difference", label=f"minus {other}") for other in C4_PAPER_EFFECT
+    ]
+    differences = "; ".join(f"enc-dec {area.label} {area.text('+.3f')}" for area in minus)
+    shares = ", ".join(f"{kind} {share:.0%}" for kind, share in left.items())
+    effects = zip(minus, C4_PAPER_EFFECT.values(), strict=True)
     return Judged(
-        by_sign([area["interval"] for area in minus.values()], -1),
+        by_sign(minus, -1),
         left["enc-dec"] < 0.5 and min(left["enc-enc"], left["dec-dec"]) >= C4_PAPER_KEPT,
-        f"Mean share of BLEU kept over 0 to {C4_UP_TO:.0%}: {'; '.join(differences)}. "
-        f"With {C4_PAPER_LEFT:.0%} of a kind left: {', '.join(shares)}.",
+        f"Mean share of BLEU kept over 0 to {bounds.C4_UP_TO:.0%}: {differences}. "
+        f"With {C4_PAPER_LEFT:.0%} of a kind left: {shares}.",
         # mirrored: the upper end must lie below 0
-        all_of([_power(area, -C4_PAPER_EFFECT[other]) for other, area in minus.items()]),
-        f"a difference of {detectable(max(map(_error, minus.values()))):.3f} in mean share of BLEU kept",
-        estimates=tuple(_beside_zero(area, f"minus {other}") for other, area in minus.items()),
+        all_of([area.power(-effect) for area, effect in effects]),
+        f"a difference of {detectable(max(area.error for area in minus)):.3f} in mean share of BLEU kept",
+        estimates=minus,
+        trainings=min(area.get("trainings", 1) for area in areas.values()),
     )
 
 
-def area_between(first: list[kept.Along], second: list[kept.Along], up_to: float) -> dict[str, Any]:
-    """Mean share kept up to a share removed, the first order minus the second, over trainings."""
-    weights = [kept.area_weights(training.shares, up_to) for training in first]
-    mean = kept.mean_kept(first, weights, second)
-    return {"difference": mean and mean.value, **kept.spread(mean), "trainings": len(first)}
-
-
-def _judge_c4(stored: Stored) -> dict[str, Judged]:
+def _judge_c4(result: Result, root: Path | None) -> dict[str, Judged]:
     curves = {
-        kind: kept.along(stored.result, f"{kind} importance")
-        for kind in ("enc-enc", "enc-dec", "dec-dec")
+        kind: kept.along(result, f"{kind} importance") for kind in ("enc-enc", "enc-dec", "dec-dec")
     }
     left = {kind: kept.at_share(curve, 1 - C4_PAPER_LEFT) for kind, curve in curves.items()}
-    if None in left.values():
-        return {"": NOT_RUN}
     areas = {
-        other: area_between(*kept.shared(curves["enc-dec"], curves[other]), C4_UP_TO)
+        other: kept.area_between(curves["enc-dec"], curves[other], bounds.C4_UP_TO)
         for other in C4_PAPER_EFFECT
     }
-    judged = kinds(areas, {kind: summary["kept"] for kind, summary in left.items()})
-    return {"": replace(judged, trainings=min(map(len, curves.values())))}
-
-
-C4 = Claim(
-    "C4",
-    title="Translation depends on encoder-decoder attention more than on the other kinds.",
-    short="translation depends most on encoder-decoder attention",
-    section="5",
-    paper_value="With more than 60% of its encoder-decoder heads removed the translator collapses; with "
-    "80% of another kind removed it still has about 30 BLEU (Figure 4, read off).",
-    criterion=f"{_READING}with a fifth of a kind's heads left, the model without the other enc-dec heads "
-    "keeps less than half of its BLEU, and each other kind at least 83%.",
-    rule=f"Area under the curve of the share of BLEU kept, 0 to {C4_UP_TO:.0%} of one kind removed. "
-    "Replicates: enc-dec minus enc-enc and enc-dec minus dec-dec both below 0, 95% intervals included. "
-    "Differs: one above 0.",
-    effect="differences of -0.261 and -0.285 in mean share of BLEU kept (others' measurement of IWSLT; the "
-    "paper's Figure 4 has no numbers).",
-    page=("notebooks/06_attention_types", "figure-4"),
-    shown=("BLEU kept, enc-dec minus another kind, mean over the curve", "{:+.2f}", "left"),
-    measurement="pruning_by_kind",
-    judge=_judge_c4,
-    halves=("translation",),
-)
+    if None in (*left.values(), *areas.values()):
+        return {"": NOT_RUN}
+    return {"": kinds(areas, {kind: at_left["kept"] for kind, at_left in left.items()})}
 
 
 # C5: important and unimportant heads grow apart during training
@@ -562,60 +374,55 @@ def apart(values: Mapping[str, Any]) -> Judged:
     Both replicate: replicates. Both are denied: differs. One of each: mixed.
 
     Args:
-        values: ``trainings``, each with its ``checkpoints`` (``bleu`` and ``kept`` along the curve),
-            the share ``removed`` at which they are compared, and ``shares`` of the curve; where
-            random orders were measured, ``slopes``: ``importance`` and ``random`` ->
-            ``difference``, the 95% t ``interval`` over trainings (None for fewer than three) with
-            its ``error`` and ``freedom``; and ``log_range`` of the updates in the slopes.
+        values: those of ``along_training``; a slope has no interval for fewer than three trainings.
     """
-    if not values.get("trainings"):
+    trainings = len(values.get("trainings", ()))
+    if not trainings:
         return NOT_RUN
-    number = len(values["trainings"])
-    trainings = "1 training" if number == 1 else f"{number} trainings"
-    met, sentence = _papers_rise(values)
+    met, early_and_late = _papers_rise(values)
     slopes = values.get("slopes") or {}
-    parts = {name: _per_doubling(slopes[name]) for name in C5_PARTS if name in slopes}
-    shown = "; ".join(
-        f"{C5_PARTS[name]} "
-        + (_with_ends(slope) if slope["interval"] else f"{slope['difference']:+.3f}")
-        for name, slope in parts.items()
-    )
-    begin = f"Change as the updates double, {trainings}: {shown}"
-    sentence = f"{begin if slopes else f'{trainings} without random orders'}.{sentence}"
-    lacking = {
-        "random orders are needed": not slopes,
-        f"{LEAST_TRAININGS} trainings are needed": number < LEAST_TRAININGS,
-        f"two checkpoints of each training need at least {LEAST_BLEU:.0f} BLEU": (
-            len(parts) < len(C5_PARTS)
-        ),
+    parts = {
+        name: _per_doubling(slopes[name], label)
+        for name, label in C5_PARTS.items()
+        if name in slopes
     }
-    if needed := next((what for what, lacks in lacking.items() if lacks), ""):
+    shown = "; ".join(f"{slope.label} {slope.text('+.3f')}" for slope in parts.values())
+    over = "1 training" if trainings == 1 else f"{trainings} trainings"
+    change = f"Change as the updates double, {over}: {shown}"
+    sentence = f"{change if slopes else f'{over} without random orders'}.{early_and_late}"
+    needed = ""
+    if not slopes:
+        needed = "random orders are needed"
+    elif trainings < LEAST_TRAININGS:
+        needed = f"{LEAST_TRAININGS} trainings are needed"
+    elif len(parts) < len(C5_PARTS):
+        needed = f"two checkpoints of each training need at least {bounds.LEAST_BLEU:.0f} BLEU"
+    if needed:
         return Judged("undecided", met, sentence, 0.0, f"none: {needed}")
-    paper_slope = C5_PAPER_RISE / values["log_range"] * math.log(2)
-    low, high = parts["importance"]["interval"]
+    rise = C5_PAPER_RISE / values["log_range"] * math.log(2)
+    low, high = parts["importance"].interval
     # a part is denied if its interval has no slope on the claim's side, or none like the paper's
-    rises: Word = "replicates" if low > 0 else "differs" if high < paper_slope else "undecided"
-    falls = by_sign([parts["random"]["interval"]], -1)
+    rises = decided(low > 0, high < rise)
+    falls = by_sign([parts["random"]], -1)
     both = "undecided" if "undecided" in (rises, falls) else "mixed"
     return Judged(
         rises if rises == falls else both,
         met,
         sentence,
-        _power(parts["importance"], paper_slope),
+        parts["importance"].power(rise),
         f"of the share kept by importance: a slope of {(high - low) / 2:.3f} around what was found "
-        f"(the paper's rise is {paper_slope:.3f})",
-        estimates=tuple(_beside_zero(slope, C5_PARTS[name]) for name, slope in parts.items()),
-        trainings=number,
+        f"(the paper's rise is {rise:.3f})",
+        estimates=[*parts.values()],
+        trainings=trainings,
     )
 
 
-def _per_doubling(slope: Found) -> Found:
-    """A slope over the natural logarithm, converted to the change per doubling of the updates."""
-    scaled = {
-        name: slope[name] * math.log(2) for name in ("difference", "error") if slope.get(name)
-    }
-    interval = slope["interval"] and [end * math.log(2) for end in slope["interval"]]
-    return {**slope, **scaled, "interval": interval}
+def _per_doubling(slope: Record, label: str) -> Estimate:
+    """A slope over the natural logarithm of the updates, as the change when they double."""
+    per_unit = Estimate.of(slope, "difference", label=label)
+    value, error = per_unit.value * math.log(2), per_unit.error * math.log(2)
+    ends = slope["interval"] and tuple(end * math.log(2) for end in slope["interval"])
+    return replace(per_unit, value=value, interval=ends, error=error)
 
 
 def _papers_rise(values: Mapping[str, Any]) -> tuple[bool | None, str]:
@@ -639,39 +446,9 @@ def _papers_rise(values: Mapping[str, Any]) -> tuple[bool | None, str]:
     first, last = float(np.mean(early)), float(np.mean(late))
     met = first < (C5_PAPER_EARLY + C5_PAPER_LATE) / 2 and last >= C5_PAPER_LATE
     return met, (
-        f" With {C5_REMOVED:.0%} removed, {first:.0%} is kept while BLEU is at most {C5_EARLY_BLEU:.0%} "
-        f"of the best, {last:.0%} once it is at least {C5_LATE_BLEU:.0%}."
+        f" With {bounds.C5_REMOVED:.0%} removed, {first:.0%} is kept while BLEU is at most "
+        f"{C5_EARLY_BLEU:.0%} of the best, {last:.0%} once it is at least {C5_LATE_BLEU:.0%}."
     )
-
-
-C5 = Claim(
-    "C5",
-    title="Important and unimportant heads separate early in training, and the gap grows.",
-    short="important heads separate early in training",
-    section="6",
-    paper_value="With 40% of the heads removed, 85% to 90% of BLEU is kept from epoch 10 on, and less in "
-    "the first epochs (Figure 5, read off).",
-    criterion=f"{_READING}with 40% of the heads removed by importance, at least 85% of BLEU is kept where "
-    "the model has 88% of its final BLEU or more (the paper's epoch 10), and less than 72.5%, nearer to a "
-    "straight decline, where it has 20% or less (epochs 1 and 2).",
-    rule=f"With {C5_REMOVED:.0%} removed, two slopes over the logarithm of the updates, with t intervals "
-    "over at least three trainings: the share of BLEU kept in the order of importance (the paper's figure), "
-    f"and the share kept in random orders. Checkpoints of less than {LEAST_BLEU:.0f} BLEU are shown and "
-    "do not count. The first part replicates if its interval lies above 0 and is denied if the interval "
-    "holds neither a rise nor one like the paper's; the second replicates if its interval lies below 0 "
-    "and is denied if it lies above. Both replicate: replicates. Both denied: differs. One of each: "
-    "mixed.",
-    effect="the share of BLEU kept by importance rises from 60% to 87.5%.",
-    page=("notebooks/07_training_dynamics", "figure-5"),
-    shown=(
-        "change of the share of BLEU kept when training is twice as long",
-        "{:+.2f}",
-        "right, for random orders to its left",
-    ),
-    measurement="along_training",
-    judge=lambda stored: {"": apart(stored.values)},
-    halves=("translation",),
-)
 
 
 # C6: a model with half of its heads removed runs faster
@@ -692,89 +469,56 @@ def faster(ratios: Mapping[int, Mapping[str, Any]]) -> Judged:
     """
     if not {*LARGE, *SMALL} <= ratios.keys():
         return NOT_RUN
-    estimates = {
-        size: Estimate(
-            ratios[size]["ratio"], tuple(ratios[size]["interval"]), C6_RATIO, f"batch {size}"
-        )
-        for size in (*SMALL, *LARGE)
-    }
-    large, small = [estimates[size] for size in LARGE], [estimates[size] for size in SMALL]
-    if all(estimate.value > C6_RATIO and estimate.interval[0] > 1 for estimate in large) and all(
-        estimate.interval[1] < C6_RATIO for estimate in small
-    ):
-        word: Word = "replicates"
-    elif any(estimate.interval[1] < C6_RATIO for estimate in large) or any(
-        estimate.interval[0] > C6_NOTHING for estimate in small
-    ):
-        word = "differs"
-    else:
-        word = "undecided"
-    errors = {
-        size: standard_error([math.log(end) for end in estimate.interval])
-        for size, estimate in estimates.items()
-    }
+
+    def at(size: int) -> Estimate:
+        """The ratio at a batch size; its error is that of the logarithm."""
+        ends = tuple(ratios[size]["interval"])
+        error = standard_error([math.log(end) for end in ends])
+        return Estimate(ratios[size]["ratio"], ends, C6_RATIO, f"batch {size}", error)
+
+    small, large = [at(size) for size in SMALL], [at(size) for size in LARGE]
+    gained = all(estimate.value > C6_RATIO and estimate.interval[0] > 1 for estimate in large)
+    level = all(estimate.interval[1] < C6_RATIO for estimate in small)
+    denied = any(estimate.interval[1] < C6_RATIO for estimate in large)
+    denied |= any(estimate.interval[0] > C6_NOTHING for estimate in small)
     bound, true = math.log(C6_RATIO), math.log(C6_PAPER)
     # at large batches the estimate itself must exceed the bound, its interval only 1; an estimate
     # exceeds a bound where its lower end exceeds the bound minus half the interval
     powers = [
         min(power_above(true, bound - Z95 * error, error), power_above(true, 0, error))
-        for error in (errors[size] for size in LARGE)
-    ] + [power_above(bound, math.log(C6_PAPER_SMALL), errors[size]) for size in SMALL]
+        for error in (estimate.error for estimate in large)
+    ]
+    powers += [power_above(bound, math.log(C6_PAPER_SMALL), estimate.error) for estimate in small]
     sentence = "; ".join(
-        "batch {}: {:.2f} times as fast [{:.2f}, {:.2f}]".format(size, one.value, *one.interval)
-        for size, one in estimates.items()
+        "{}: {:.2f} times as fast [{:.2f}, {:.2f}]".format(each.label, each.value, *each.interval)
+        for each in small + large
     )
     return Judged(
-        word,
+        decided(gained and level, denied),
         all(estimate.value > C6_RATIO for estimate in large)
         and all(estimate.value < C6_NOTHING for estimate in small),
         f"{sentence.capitalize()}.",
         all_of(powers),
-        f"{math.expm1(detectable(max(errors.values()))):.1%} faster or slower",
-        estimates=tuple(estimates.values()),
+        f"{math.expm1(detectable(max(e.error for e in small + large))):.1%} faster or slower",
+        estimates=small + large,
     )
 
 
-def _judge_c6(stored: Stored) -> dict[str, Judged]:
+def _judge_c6(result: Result, root: Path | None) -> dict[str, Judged]:
     """Judge the fine-tuned model, and on a GPU also the published shape, which never counts.
 
     In profile smoke only the latter is judged on a GPU: the profile's own model is too small.
     """
-    ratios = {
-        model: {row["batch_size"]: row for row in stored.values[model]["speed"]}
+    finetuned, shape = (
+        faster({row["batch_size"]: row for row in result.values[model]["speed"]})
         for model in ("finetuned", "shape")
-    }
-    hardware = stored.result.provenance["hardware"]
+    )
+    hardware = result.provenance["hardware"]
     if not (gpu := hardware["gpu"]):
-        return {f"{hardware['cores']}-core CPU": faster(ratios["finetuned"])}
+        return {f"{hardware['cores']}-core CPU": finetuned}
     name = re.sub(r" \d+ ?GB.*", "", gpu)  # without its memory
-    shape = {f"{BERT_SHAPE}, {name}": replace(faster(ratios["shape"]), aside=UNTRAINED)}
-    judged = {} if stored.result.profile == "smoke" else {gpu: faster(ratios["finetuned"])}
-    return judged | shape
-
-
-C6 = Claim(
-    "C6",
-    title="With half of its heads removed a model runs faster with large batches, and not with small ones.",
-    short="a model without half of its heads is faster with large batches only",
-    section="4.3",
-    paper_value="BERT: 17.5% faster at batch 16 and 64, 1.9% and 2.7% at 1 and 4 (Table 4).",
-    criterion="One statement, with our reading of its bounds: at batch 16 and 64 the pruned model is more "
-    "than 1.10 times as fast (the paper: 1.175), and at 1 and 4 less than 1.05 times.",
-    rule="One statement. Replicates: at batch 16 and 64 more than 1.10 times as fast, and the 95% intervals "
-    "above 1; and at 1 and 4 the intervals below 1.10. Differs: an interval at 16 or 64 below 1.10, or "
-    "one at 1 or 4 above 1.05.",
-    effect="1.175 times as fast at 16 and 64, 1.023 times at 1 and 4.",
-    page=("notebooks/05_speed", "table-4"),
-    shown=(
-        "times as fast as the whole model",
-        "{:.2f}",
-        "right at batches of 16 and 64, to its left at 1 and 4",
-    ),
-    measurement="speed",
-    judge=_judge_c6,
-    halves=("encoder",),
-)
+    judged = {} if result.profile == "smoke" else {gpu: finetuned}
+    return judged | {f"{BERT_SHAPE}, {name}": replace(shape, aside=UNTRAINED)}
 
 
 # C7: heads that matter on one text matter on another
@@ -783,6 +527,7 @@ C6 = Claim(
 C7_PAPER = {"encoder": 0.68, "translation": 0.56}
 # Fieller's factor: Spearman's coefficient, Fisher-transformed, has variance 1.06 / (n - 3).
 _SPEARMAN = 1.06
+_SCORES = {"encoder": "accuracy", "translation": "bleu"}
 SAME_HOME = "another text shares its home text and is measured more reliably"
 
 
@@ -790,63 +535,63 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
     """Judge C7 by the correlation of the heads' effects on two texts, in each training.
 
     Args:
-        agreements: ``loss``, of effects in log-loss: ``spearman`` and ``within`` (the same with the
-            layer held fixed) with ``r`` and ``interval``, ``left_out`` (Spearman's least and largest
-            value with any one head left out), ``reliability`` of both sides; and ``score``, of
-            effects on the score: ``pearson`` with ``r`` and ``p``.
+        agreements: the correlations on a pair of texts by ``loss`` and by the score; of the former
+            ``left_out``: Spearman's least and largest value with any one head left out.
         heads: the number of heads.
     """
     losses = [agreement["loss"] for agreement in agreements]
     if any(loss["spearman"]["r"] is None for loss in losses):
         return NOT_RUN
-    spearman, within = (_mean_correlation([loss[name] for loss in losses]) for name in _RANKS)
-    word = by_sign([spearman["interval"]], 1)
+    spearman, within = (
+        _mean_correlation([loss[name] for loss in losses]) for name in ("spearman", "within")
+    )
+    word = by_sign([spearman], 1)
     least = min(loss["left_out"][0] for loss in losses)
     most = max(loss["left_out"][1] for loss in losses)
     home, other = (min(loss["reliability"][side] for loss in losses) for side in (0, 1))
-    measurable = min(home, other) >= C7_RELIABILITY
+    measurable = min(home, other) >= bounds.C7_RELIABILITY
     if not measurable or (word == "replicates" and least <= 0) or (word == "differs" and most >= 0):
         word = "undecided"
-    pearsons = [agreement["score"]["pearson"] for agreement in agreements]
+    pearsons = [agreement[_SCORES[half]]["pearson"] for agreement in agreements]
     known = [pearson for pearson in pearsons if pearson["r"] is not None]
-    significant = [pearson["r"] for pearson in known if pearson["p"] < ALPHA]
+    significant = [pearson["r"] for pearson in known if pearson["p"] < bounds.ALPHA]
     if measurable and 2 * sum(r < 0 for r in significant) > len(pearsons):
         word = "differs"  # reversed in the paper's own measure
     sentence = "; ".join(
         "is not defined" if pearson["r"] is None else f"{pearson['r']:.2f}, p = {pearson['p']:.2g}"
         for pearson in pearsons
     )
-    of_heads, trainings = math.sqrt(_SPEARMAN / (heads - 3)) if heads > 3 else math.inf, len(losses)
-    error, freedom = of_heads, math.inf
-    if trainings > 1 and heads > 3:
-        mean = stats.over_trainings_alike(
-            [_fisher(loss["spearman"]["r"]) for loss in losses], [of_heads] * trainings
-        )
-        error, freedom = mean.error, mean.freedom
+    of_heads = math.sqrt(_SPEARMAN / (heads - 3)) if heads > 3 else math.inf
+    mean = stats.over_trainings_alike(
+        [_fisher(loss["spearman"]["r"]) for loss in losses], [of_heads for _ in losses]
+    )
     true = C7_PAPER[half] * stats.correlation_ceiling(home, other)
     return Judged(
         word,
         None if not known else 2 * sum(r > 0 for r in significant) > len(pearsons),
-        f"In the score Pearson {sentence}. In log-loss Spearman {_correlation(spearman)}, {least:.2f} to "
-        f"{most:.2f} with one head left out; within layers {_correlation(within)}. "
+        f"In the score Pearson {sentence}. In log-loss Spearman {spearman.text('.2f')}, {least:.2f} to "
+        f"{most:.2f} with one head left out; "
+        f"within layers {within.text('.2f') if within else 'it is not defined'}. "
         f"Reliability {home:.2f} and {other:.2f}.",
-        power_above(math.atanh(true), 0.0, error, freedom) if measurable else 0.0,
-        f"a correlation of {math.tanh(detectable(error)):.2f}",
-        estimates=(Estimate(spearman["r"], tuple(spearman["interval"]), 0.0),),
-        trainings=trainings,
+        power_above(math.atanh(true), 0.0, mean.error, mean.freedom) if measurable else 0.0,
+        f"a correlation of {math.tanh(detectable(mean.error)):.2f}",
+        estimates=[spearman],
+        trainings=len(losses),
     )
 
 
-_RANKS = ("spearman", "within")
+def _mean_correlation(records: Sequence[Record]) -> Estimate | None:
+    """The mean of correlations over trainings, Fisher-transformed, with a t interval.
 
-
-def _mean_correlation(records: Sequence[Found]) -> dict[str, Any]:
-    """The mean of correlations over trainings, Fisher-transformed, with a t interval."""
-    if len(records) == 1 or any(record["r"] is None for record in records):
-        return {name: records[0][name] for name in ("r", "interval")}
+    None where the correlation is not defined in a training.
+    """
+    if any(record["r"] is None for record in records):
+        return None
+    if len(records) == 1:
+        return Estimate.of(records[0], "r")
     errors = [standard_error([*map(_fisher, record["interval"])]) for record in records]
     mean = stats.over_trainings_alike([_fisher(record["r"]) for record in records], errors)
-    return {"r": math.tanh(mean.value), "interval": [math.tanh(mean.low), math.tanh(mean.high)]}
+    return Estimate(math.tanh(mean.value), (math.tanh(mean.low), math.tanh(mean.high)))
 
 
 def _fisher(r: float) -> float:
@@ -854,56 +599,22 @@ def _fisher(r: float) -> float:
     return math.atanh(max(-1 + 1e-12, min(r, 1 - 1e-12)))
 
 
-def _correlation(found: Found) -> str:
-    undefined = found["r"] is None
-    return "it is not defined" if undefined else estimate(found["r"], found["interval"])
-
-
-def _judge_c7(stored: Stored) -> dict[str, Judged]:
+def _judge_c7(result: Result, root: Path | None) -> dict[str, Judged]:
     """Of several texts with one home text, only the one with the most reliable effects counts."""
-    trainings = stored.trainings("correlations")
-    found = [training["correlations"] for training in trainings]
-    heads, score = len(trainings[0]["heads"]), "accuracy"
-    if stored.half == "translation":  # which has one text to compare with
-        found, score = [{"": agreement} for agreement in found], "bleu"
-    agreements = {
-        domain: [{"loss": one[domain]["loss"], "score": one[domain][score]} for one in found]
-        for domain in found[0]
-    }
-    most = max(
-        agreements,
-        key=lambda domain: min(a["loss"]["reliability"][1] or 0 for a in agreements[domain]),
-    )
-    judged = {domain: across(each, heads, stored.half) for domain, each in agreements.items()}
-    return {
-        spelled(domain): judgement if domain == most else replace(judgement, aside=SAME_HOME)
-        for domain, judgement in judged.items()
-    }
+    trainings, half = trainings_of(result, "correlations"), half_of(result)
+    agreements = [training["correlations"] for training in trainings]
+    if half == "translation":  # which has one text to compare with
+        agreements = [{"": agreement} for agreement in agreements]
 
+    def reliability(domain: str) -> float:
+        return min(each[domain]["loss"]["reliability"][1] or 0 for each in agreements)
 
-C7 = Claim(
-    "C7",
-    title="Heads that matter in one domain matter in another.",
-    short="heads that matter in one domain matter in another",
-    section="3.4",
-    paper_value="r = 0.68 for BERT (MNLI matched and mismatched), r = 0.56 for translation "
-    "(newstest2013 and MTNT), both p < 0.01 (Figure 2).",
-    criterion=f"Pearson's correlation of the effects on the score is above 0 at p < {ALPHA}.",
-    rule="Spearman's correlation of the effects in log-loss (of a translator: on its own uncut translation). "
-    "The same with the layer held fixed, and Pearson's in the score, are shown. "
-    "Replicates: its 95% interval over heads above 0, and the same sign with any one head left out. "
-    f"Differs: below 0, or Pearson's in the score below 0 at p < {ALPHA}. Undecided where the "
-    f"reliability of either side is below {C7_RELIABILITY}. Of several texts that are compared with the "
-    "same home text, the one whose effects are most reliable counts. Of three or more trainings the mean of "
-    "Fisher's z, with a t interval over trainings and heads; the least reliability; the paper's criterion "
-    "in more than half of them.",
-    effect="the paper's correlation, 0.68 for BERT and 0.56 for translation, weakened by both sides' "
-    "reliability.",
-    page=("notebooks/03_across_datasets", "figure-2b"),
-    shown=("rank correlation of the heads' effects in log-loss on two texts", "{:.2f}", "right"),
-    measurement="across_domains",
-    judge=_judge_c7,
-)
+    most, heads, judged = max(agreements[0], key=reliability), len(trainings[0]["heads"]), {}
+    for domain in agreements[0]:
+        of_domain = across([each[domain] for each in agreements], heads, half)
+        aside = "" if domain == most else SAME_HOME
+        judged[spelled(domain)] = replace(of_domain, aside=aside)
+    return judged
 
 
 # C8: which order of removal keeps more
@@ -913,7 +624,7 @@ C7 = Claim(
 C8_PAPER_EFFECT = {"encoder": 0.033, "translation": 0.0069}
 
 
-def orders(area: Found, above: Sequence[bool] | None, half: Half) -> Judged:
+def orders(area: Record, above: Sequence[bool] | None, half: Half) -> Judged:
     """Judge C8 by the area over 0-50%, importance minus the one-by-one order chosen on other data.
 
     Args:
@@ -924,56 +635,102 @@ def orders(area: Found, above: Sequence[bool] | None, half: Half) -> Judged:
     """
     if not defined(area["difference"], *area["interval"]):
         return NOTHING_TO_KEEP
-    sentence = (
-        f"Mean over 0 to {C8_UP_TO:.0%} removed, importance minus one-by-one: "
-        f"{_with_ends(area)} of the score above chance."
-    )
+    gain, shown = Estimate.of(area, "difference"), ""
     if above is not None:
-        sentence += (
-            f" Above the paper's own one-by-one order at {sum(above)} of {len(above)} steps."
-        )
+        shown = f" Above the paper's own one-by-one order at {sum(above)} of {len(above)} steps."
     return Judged(
-        by_sign([area["interval"]], 1),
+        by_sign([gain], 1),
         None if above is None else 2 * sum(above) > len(above),
-        sentence,
-        _power(area, C8_PAPER_EFFECT[half]),
-        f"{detectable(_error(area)):.1%} of the score above chance",
-        estimates=(_beside_zero(area),),
+        f"Mean over 0 to {bounds.C8_UP_TO:.0%} removed, importance minus one-by-one: "
+        f"{gain.text('+.3f')} of the score above chance.{shown}",
+        gain.power(C8_PAPER_EFFECT[half]),
+        f"{detectable(gain.error):.1%} of the score above chance",
+        estimates=[gain],
         trainings=area.get("trainings", 1),
     )
 
 
-def _judge_c8(stored: Stored) -> dict[str, Judged]:
+def _judge_c8(result: Result, root: Path | None) -> dict[str, Judged]:
     """Judge the trainings that both orders are measured on; the paper's own order on the first."""
-    both = (kept.along(stored.result, order) for order in ("importance", "oracle leak-free"))
-    first, second = kept.shared(*both)
-    if not first:
+    both = (kept.along(result, order) for order in ("importance", "oracle leak-free"))
+    if (area := kept.area_between(*both, bounds.C8_UP_TO)) is None:
         return {"": NOT_RUN}
-    curves, above = stored.values["curves"], None
+    curves, above = result.values["curves"], None
     if "oracle" in curves:
         main = curves.get("importance main", curves["importance"])
         steps = zip(main["mean"], curves["oracle"]["mean"], strict=True)
         above = [ours >= theirs for ours, theirs in steps][1:-1]
-    return {"": orders(area_between(first, second, C8_UP_TO), above, stored.half)}
+    return {"": orders(area, above, half_of(result))}
 
 
-C8 = Claim(
-    "C8",
-    title="Gradient importance orders heads for removal better than their one-by-one effects do.",
-    short="importance orders heads better than one-by-one effects",
-    section="4.2",
-    paper_value="The importance curves lie above the one-by-one curves (Figure 3); no number is given.",
-    criterion=f"{_READING}the importance curve lies at or above the one-by-one curve, chosen on the test "
-    "set, at most steps.",
-    rule=f"Area under the curve over 0 to {C8_UP_TO:.0%} removed, importance minus the one-by-one order "
-    "chosen on other data. Replicates: its paired 95% interval above 0. Differs: below 0.",
-    effect="3.3% of the score above chance for encoders, 0.7% for translation (fixed from others' curves of "
-    "MNLI and IWSLT, which as results of their own give 3.5% and 0.7%; the paper's Figure 3 has no "
-    "numbers).",
-    page=("notebooks/04_iterative_pruning", "figure-3b"),
-    shown=("gain over the one-by-one order, share of the score above chance", "{:+.2f}", "right"),
-    measurement="pruning_curve",
-    judge=_judge_c8,
-)
+# The claims in words, and the judge of each
 
-CLAIMS = {claim.id: claim for claim in (C1, C2, C3, C4, C5, C6, C7, C8)}
+Judge = Callable[[Result, Path | None], dict[str, Judged]]
+"""Maps a result, and the folder where further trainings are, to the judgement of each of its parts,
+by label (empty for a single part)."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper in our words, and what decides it.
+
+    Attributes:
+        short: what it says, in a few words that can follow "that".
+        section: where the paper makes it.
+        paper_value: what the paper found.
+        criterion: how the authors read their own data; a result of ours meets it or does not.
+        rule: our own rule, the third one.
+        effect: the effect assumed to be true when the power of our rule is computed.
+        page: the page that measures it, with the anchor of the table or figure that shows it.
+        shown: what the dots of its card show.
+        form: their number format.
+        side: on which side of the bound the paper is.
+        measurement: the measurement whose results bear on it.
+        judge: our rule as a function.
+        halves: the halves of the paper in which it is judged.
+    """
+
+    id: str
+    title: str
+    short: str
+    section: str
+    paper_value: str
+    criterion: str
+    rule: str
+    effect: str
+    page: str
+    shown: str
+    form: str
+    side: str
+    measurement: str
+    judge: Judge
+    halves: Sequence[Half] = HALVES
+
+
+_JUDGES: dict[str, Judge] = {
+    "C1": _judge_c1,
+    "C2": _judge_c2,
+    "C3": _judge_c3,
+    "C4": _judge_c4,
+    "C5": lambda result, _: {"": apart(result.values)},
+    "C6": _judge_c6,
+    "C7": _judge_c7,
+    "C8": _judge_c8,
+}
+
+
+def _claims() -> dict[str, Claim]:
+    """The claims of ``claims.yml`` by id, with the bounds filled in that their texts name."""
+    texts = yaml.safe_load(Path(__file__).with_name("claims.yml").read_text("utf-8"))
+    others = (f"{kept_by_others(task):.1%} on {name}" for task, name in BERT_TASKS.items())
+    named = {
+        **vars(bounds),
+        "loss": f"{100 * bounds.DELTA:g} point of accuracy or {bounds.DELTA_BLEU} BLEU",
+        "kept_by_others": ", ".join(others),
+    }
+    for fields in texts.values():
+        fields |= {name: fields[name].format(**named) for name in ("criterion", "rule", "effect")}
+    return {name: Claim(name, judge=_JUDGES[name], **fields) for name, fields in texts.items()}
+
+
+CLAIMS = _claims()

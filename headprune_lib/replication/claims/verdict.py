@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+
+from headprune_lib.replication.formatting import estimate
+from headprune_lib.replication.paper import as_in_the_paper
+from headprune_lib.replication.stats import power_above, standard_error
 
 Word = Literal["replicates", "differs", "mixed", "undecided", "not run"]
 WORDS: tuple[Word, ...] = get_args(Word)
@@ -37,6 +41,11 @@ COMBINING = (
 """The single rule that derives a claim's word from its results."""
 
 
+Record = Mapping[str, Any]
+"""An estimate as results have it, with its ``interval`` and, for a t interval over trainings, its
+standard ``error`` and degrees of ``freedom``."""
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A number that a rule judges, as figures show it: a dot, its interval, and the bound.
@@ -45,12 +54,34 @@ class Estimate:
         interval: 95%, low and high; None where the rule counts and estimates nothing.
         bound: the value that the rule compares it with.
         label: which of several estimates it is; empty for a single one.
+        error, freedom: of the interval.
     """
 
     value: float
     interval: tuple[float, float] | None
-    bound: float
+    bound: float = 0.0
     label: str = ""
+    error: float = math.nan
+    freedom: float = math.inf
+
+    @classmethod
+    def of(cls, record: Record, name: str, bound: float = 0.0, label: str = "") -> Estimate:
+        """The estimate that a result has under a name; without an interval if it has none."""
+        value, interval = record[name], record["interval"]
+        if interval is None:
+            return cls(value, None, bound, label)
+        error = record.get("error") or standard_error(interval)
+        return cls(value, tuple(interval), bound, label, error, record.get("freedom") or math.inf)
+
+    def power(self, true: float) -> float:
+        """Probability that an interval such as this one would lie above the bound."""
+        return power_above(true, self.bound, self.error, self.freedom)
+
+    def text(self, form: str) -> str:
+        """The number and its interval, if it has one."""
+        return (
+            estimate(self.value, self.interval, form) if self.interval else f"{self.value:{form}}"
+        )
 
 
 @dataclass(frozen=True)
@@ -74,7 +105,7 @@ class Judged:
     power: float | None = None
     smallest: str = ""
     aside: str = ""
-    estimates: tuple[Estimate, ...] = ()
+    estimates: Sequence[Estimate] = ()
     trainings: int = 1
 
 
@@ -88,6 +119,10 @@ NOTHING_TO_KEEP = Judged(
 NOT_RUN = Judged("not run", None, "Not measured.")
 
 
+BY_OTHERS = "measured by others"
+"""Why a result of others never counts."""
+
+
 @dataclass(frozen=True)
 class Row:
     """A result, or a part of one, that bears on a claim.
@@ -95,9 +130,9 @@ class Row:
     Attributes:
         name: the paper's name of the table or figure.
         setting: model and task, as pages call them.
-        seen: whether it was measured before the bounds were fixed, "partly" where other results had
-            shown much of it; None if it was not run.
         model: the model's name in results; empty if it was not run, or measured by others.
+        kind: exploratory where its data were seen when the bounds were fixed, else confirmatory, or
+            partly known where other results had shown much of it; empty if it was not run.
     """
 
     claim: str
@@ -105,8 +140,8 @@ class Row:
     name: str
     setting: str
     judged: Judged
-    seen: bool | Literal["partly"] | None = None
     model: str = ""
+    kind: str = ""
 
     @property
     def word(self) -> Word:
@@ -114,14 +149,19 @@ class Row:
         return self.judged.word
 
     @property
+    def where(self) -> str:
+        """The table or figure, and the setting in which it was measured."""
+        return f"{as_in_the_paper(self.name)}: {self.setting}"
+
+    @property
+    def criterion(self) -> str:
+        """Whether the paper's own criterion is met, in words."""
+        return {True: "met", False: "not met", None: "not readable"}[self.judged.met]
+
+    @property
     def counts(self) -> bool:
         """Whether it counts for the claim's word."""
         return self.word != "not run" and not self.why_not
-
-    @property
-    def one_way(self) -> bool:
-        """Whether it differs though its rule had too little power to say that it replicates."""
-        return self.word == "differs" and not self.judged.aside and not self.counts
 
     @property
     def why_not(self) -> str:
@@ -135,25 +175,35 @@ class Row:
             return f"{power} {self.judged.power:.2f}"
         return ""
 
-    @property
-    def kind(self) -> str:
-        """Exploratory where its data were seen when the bounds were fixed, else confirmatory."""
-        return {True: "exploratory", False: "confirmatory", "partly": "partly known", None: ""}[
-            self.seen
-        ]
-
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim with its word and the results that it rests on; see :data:`COMBINING`.
+    """The verdict on a claim from its results, at least one.
 
     ``others`` are results measured by others: they never count.
     """
 
-    claim: str
-    word: Word
-    rows: tuple[Row, ...]
-    others: tuple[Row, ...] = ()
+    rows: Sequence[Row]
+    others: Sequence[Row] = ()
+
+    @property
+    def claim(self) -> str:
+        """The claim that all rows are on."""
+        return self.rows[0].claim
+
+    @property
+    def word(self) -> Word:
+        """The claim's word by :data:`COMBINING`."""
+        numbers = Counter(row.word for row in self.counted)
+        if not self.measured:
+            return "not run"
+        if len(numbers) == 1:
+            return next(iter(numbers))
+        if numbers["mixed"] or (numbers["replicates"] and numbers["differs"]):
+            return "mixed"
+        if not numbers["differs"] and 2 * numbers["replicates"] >= numbers.total() > 0:
+            return "replicates"
+        return "undecided"
 
     @property
     def measured(self) -> tuple[Row, ...]:
@@ -168,7 +218,11 @@ class Verdict:
     @property
     def one_way(self) -> tuple[Row, ...]:
         """The results that differ by a rule with too little power to say that they replicate."""
-        return tuple(row for row in self.rows if row.one_way)
+        return tuple(
+            row
+            for row in self.rows
+            if row.word == "differs" and not row.counts and not row.judged.aside
+        )
 
     @property
     def met(self) -> tuple[int, int]:
@@ -177,40 +231,32 @@ class Verdict:
         return sum(read), len(read)
 
     @property
+    def criterion(self) -> str:
+        """The number of results that meet the paper's criterion, in words."""
+        met, read = self.met
+        return f"met in {met} of {read}" if read else "not measured"
+
+    @property
+    def how_many_count(self) -> str:
+        """The number of measured results that count, in total and by verdict."""
+        words = Counter(row.word for row in self.counted)
+        text = f"{words.total()} of {len(self.measured)} results count"
+        each = ", ".join(f"{number} {PLURALS[word]}" for word, number in words.items())
+        return f"{text}: {each}" if each else text
+
+    @property
     def why(self) -> str:
         """The number of counted results by word, and of those that do not count, in a sentence."""
-        if self.word == "not run":
+        if not self.measured:
             return "Not measured."
         numbers = Counter(row.word for row in self.counted)
         parts = ", ".join(f"{numbers[word]} {word}" for word in WORDS if numbers[word])
-        others = len(self.measured) - len(self.counted)
-        sentence = f"Results that count: {len(self.counted)}"
-        sentence += f" ({parts}); that do not: {others}" if parts else f"; that do not: {others}"
-        if self.one_way:
-            n = len(self.one_way)
+        sentence = f"Results that count: {len(self.counted)}{f' ({parts})' if parts else ''}"
+        sentence += f"; that do not: {len(self.measured) - len(self.counted)}"
+        if n := len(self.one_way):
             differ = agreeing("differs", n)
             sentence += f", {n} of them {differ} with too little power to replicate"
         return f"{sentence}."
-
-
-def combine(rows: Sequence[Row], others: Sequence[Row] = ()) -> Verdict:
-    """The verdict on a claim from its results, at least one, by :data:`COMBINING`.
-
-    Args:
-        rows: all on one claim.
-        others: results measured by others, which never count.
-    """
-    numbers = Counter(row.word for row in rows if row.counts)
-    word: Word = "undecided"
-    if all(row.word == "not run" for row in rows):
-        word = "not run"
-    elif len(numbers) == 1:
-        (word,) = numbers
-    elif numbers["mixed"] or (numbers["replicates"] and numbers["differs"]):
-        word = "mixed"
-    elif not numbers["differs"] and 2 * numbers["replicates"] >= numbers.total() > 0:
-        word = "replicates"
-    return Verdict(rows[0].claim, word, tuple(rows), tuple(others))
 
 
 def defined(*numbers: float | None) -> bool:

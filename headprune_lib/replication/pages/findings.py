@@ -24,10 +24,10 @@ from headprune_lib.replication.pages.site.answer import (
     answer,
     how_sure,
     standing,
+    summary_table,
     tally,
     title,
 )
-from headprune_lib.replication.pages.site.summary import summary_table
 from headprune_lib.replication.pages.tables.beyond import leaderboard_rows
 from headprune_lib.replication.pages.tables.markup import kept_text
 from headprune_lib.replication.paths import project_root

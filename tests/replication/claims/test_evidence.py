@@ -6,9 +6,10 @@ import pytest
 
 from headprune_lib.replication import store
 from headprune_lib.replication.claims import evidence
+from headprune_lib.replication.claims.evidence import others_rows
 from headprune_lib.replication.claims.kept import kept_by_others
-from headprune_lib.replication.claims.others import others_rows
 from headprune_lib.replication.claims.rules import CLAIMS
+from headprune_lib.replication.claims.verdict import Verdict
 from headprune_lib.replication.published import independent_curves
 from headprune_lib.replication.store import Key
 
@@ -46,7 +47,8 @@ ROWS = {(row.claim, row.name): row for row in others_rows() if row not in SEEDS.
 
 def test_they_never_count():
     assert (len(ROWS), len(SEEDS)) == (8, 4)
-    assert not any(row.counts or row.one_way for row in others_rows())
+    verdict = Verdict(others_rows())
+    assert verdict.counted == verdict.one_way == ()
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def curve(tmp_path):
 
 def test_fine_tunings_of_one_recipe_count_together_on_the_same_texts(curve, tmp_path):
     assert [one.weights for one in kept.along(curve, "importance")] == ["a", "b"]
-    pooled = kept.pooled(curve, "importance", tmp_path)
+    pooled = kept.pooled(curve, tmp_path)
     assert [one.weights for one in pooled] == ["a", "b", "d", "e"]
     found = kept.at_share(pooled, 0.4)
     scores = np.array([one.scores for one in pooled])

@@ -6,9 +6,7 @@ import scipy.stats
 from headprune_lib.replication.claims.questions import (
     CONDITION,
     FAMILY,
-    HARDLY,
     decide_contrasts,
-    decide_recovery,
     redundancy,
     single_heads,
 )
@@ -77,31 +75,6 @@ def test_a_task_with_nothing_above_chance_is_left_out():
     entropy = by_name(sst2=values(entropy=(0.1, 0.02)), mrpc=weak)[FAMILY[1]]
     assert (entropy.tasks, entropy.word, entropy.value) == (("sst2",), "better", 0.1)
     assert by_name(mrpc=weak)[FAMILY[1]].word == "not run"
-
-
-def lead(interval, **other):
-    lead = {"order": "importance", "share": 0.4, "way": "all weights"} | other
-    before = {"difference": 0.1, "interval": [0.08, 0.12]}
-    after = {"difference": sum(interval) / 2, "interval": list(interval)}
-    return {"leads": [lead | {"before": before, "after": after}]}
-
-
-@pytest.mark.parametrize(
-    ("interval", "word"),
-    [
-        ((0.001, 0.03), "still matters"),
-        ((-0.03, -0.001), "random is better"),
-        ((-HARDLY, HARDLY), "hardly matters"),
-        ((-0.005, 0.011), "open"),
-        ((-0.011, 0.005), "open"),
-    ],
-)
-def test_words_of_recovery(interval, word):
-    answer = decide_recovery(lead(interval))
-    assert (answer.word, answer.before, answer.after[1:]) == (word, (0.1, 0.08, 0.12), interval)
-    for other in ({"share": 0.6}, {"way": "LoRA"}, {"order": "importance rescored"}):
-        assert decide_recovery(lead(interval, **other)).word == "not run"
-    assert decide_recovery(None).word == decide_recovery({"leads": []}).word == "not run"
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,15 @@ def layers(*intervals, half="encoder", losing=(), **more):
     """C2 of layers with these intervals, and with the share of trainings in which each loses."""
     losing = [*losing, *[0.0] * (len(intervals) - len(losing))]
     records = [
-        {"kind": "self", "layer": i, "interval": ends, "losing": p, "losing_paired": p, **more}
+        {
+            "kind": "self",
+            "layer": i,
+            "delta": np.mean(ends),
+            "interval": ends,
+            "losing": p,
+            "losing_paired": p,
+            **more,
+        }
         for i, (ends, p) in enumerate(zip(intervals, losing, strict=True))
     ]
     return rules.one_head_a_layer(records, half)
@@ -101,7 +109,7 @@ def agreement(ends, left_out=(0.2, 0.5), reliability=(0.9, 0.8), r=0.7, p=0.001)
     within = {"r": 0.1, "interval": [-0.1, 0.3]}
     loss = {"spearman": spearman, "within": within, "left_out": left_out}
     return {
-        "loss": {**loss, "reliability": reliability}, "score": {"pearson": {"r": r, "p": p}},
+        "loss": {**loss, "reliability": reliability}, "accuracy": {"pearson": {"r": r, "p": p}},
     }  # fmt: skip
 
 

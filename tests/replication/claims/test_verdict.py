@@ -2,12 +2,12 @@
 
 import pytest
 
-from headprune_lib.replication.claims.verdict import LEAST_POWER, NOT_RUN, Judged, Row, combine
+from headprune_lib.replication.claims.verdict import LEAST_POWER, NOT_RUN, Judged, Row, Verdict
 
 
 def row(word, power=0.9, met=True, aside=""):
     judged = Judged(word, met, "", power, aside=aside) if word != "not run" else NOT_RUN
-    return Row("C3", "encoder", "figure3b", "tiny", judged, seen=True)
+    return Row("C3", "encoder", "figure3b", "tiny", judged)
 
 
 @pytest.mark.parametrize(
@@ -29,31 +29,31 @@ def row(word, power=0.9, met=True, aside=""):
 )
 def test_words_of_results_become_a_claims_word(words, word):
     rows = [row(each) for each in words]
-    assert combine(rows).word == combine(rows[::-1]).word == word
+    assert Verdict(rows).word == Verdict(rows[::-1]).word == word
 
 
 @pytest.mark.parametrize("power", [None, 0.0, LEAST_POWER - 0.01])
 def test_a_result_without_power_is_shown_and_does_not_count(power):
-    verdict = combine([row("replicates"), row("differs", power)])
+    verdict = Verdict([row("replicates"), row("differs", power)])
     assert verdict.word == "replicates" and len(verdict.rows) == 2 and len(verdict.counted) == 1
     assert "power" in verdict.rows[1].why_not
-    assert combine([row("differs", power)]).word == "undecided"
-    assert combine([row("differs", LEAST_POWER)]).word == "differs"
+    assert Verdict([row("differs", power)]).word == "undecided"
+    assert Verdict([row("differs", LEAST_POWER)]).word == "differs"
 
 
 def test_a_result_that_could_only_differ_is_told_apart():
     beside = row("differs", 1.0, aside="others measured it")
     rows = [row("replicates"), row("differs", 0.1), row("replicates", 0.1), beside, row("not run")]
-    verdict = combine(rows)
+    verdict = Verdict(rows)
     assert verdict.one_way == (rows[1],) and verdict.word == "replicates"
     assert beside.why_not == "others measured it" and not beside.counts
     assert verdict.why == (
         "Results that count: 1 (1 replicates); that do not: 3, 1 of them differs with too little "
         "power to replicate."
     )
-    assert combine([row("not run")]).why == "Not measured."
+    assert Verdict([row("not run")]).why == "Not measured."
 
 
 def test_the_papers_criterion_is_counted_over_all_results_that_show_it():
     rows = [row("differs", 0.1), row("replicates", met=False), row("replicates", met=None)]
-    assert combine(rows).met == (1, 2)
+    assert Verdict(rows).met == (1, 2)

@@ -1,15 +1,25 @@
-"""The answer in words: title, tally, and how sure we are, computed from stored results."""
+"""The answer, computed from stored results: in words, and as a table with a row per claim."""
 
 from __future__ import annotations
 
+import html
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
+
+import numpy as np
+import pandas as pd
 
 from headprune_lib.replication import measurements
-from headprune_lib.replication.claims.rules import CLAIMS
-from headprune_lib.replication.claims.verdict import PLURALS, Verdict, Word, agreeing
+from headprune_lib.replication.bounds import ALPHA
+from headprune_lib.replication.claims.rules import CLAIMS, UNTRAINED
+from headprune_lib.replication.claims.verdict import PLURALS, Row, Verdict, Word, agreeing
+from headprune_lib.replication.formatting import formatted
 from headprune_lib.replication.measurements import half_of
+from headprune_lib.replication.pages.tables.beyond import grid
+from headprune_lib.replication.pages.tables.markup import verdict_html
 from headprune_lib.replication.store import Result
+from headprune_lib.replication.store.packing import KINDS
 from headprune_lib.replication.titles import listed, spelled
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -26,6 +36,9 @@ _PAPER_MODELS = {"bert-base": "BERT-base"}
 _PAPER_TASKS = {"mnli": "MNLI", "wmt": "WMT14", "iwslt": "IWSLT14"}
 
 
+# In words
+
+
 def title(verdicts: Sequence[Verdict]) -> str:
     """The front page's title, such as "Four of eight claims replicate"."""
     n = sum(verdict.word == "replicates" for verdict in verdicts)
@@ -36,18 +49,24 @@ def title(verdicts: Sequence[Verdict]) -> str:
 def answer(verdicts: Iterable[Verdict]) -> str:
     """The answer in words: how many of the results that count have each verdict, by kind of model.
 
+    Such as "3 of 6 encoder results that count replicate (2 differ, 1 undecided)".
+
     Raises:
         ValueError: no result counts, so that there is no answer.
     """
-    verdicts = list(verdicts)
     rows = [row for verdict in verdicts for row in verdict.counted]
     if not rows:
         raise ValueError("no result counts, so there is no answer. Measure some that count")
     parts = []
     for half, models in _MODELS.items():
         numbers = Counter(row.word for row in rows if row.half == half)
-        if numbers:
-            parts.append(_counted(numbers, models))
+        if not numbers:
+            continue
+        holds = numbers.pop("replicates", 0)
+        verb, results = agreeing("replicates", holds), f"{models} results that count"
+        rest = ", ".join(f"{n} {agreeing(word, n)}" for word in PLURALS if (n := numbers[word]))
+        part = f"{holds} of {holds + numbers.total()} {results} {verb}"
+        parts.append(f"{part} ({rest})" if rest else part)
     return ", and ".join(parts)
 
 
@@ -73,18 +92,6 @@ def tally(verdicts: Sequence[Verdict]) -> str:
             f"to find that the claim holds is too low: {each}."
         )
     return " ".join(sentences)
-
-
-def _counted(numbers: Counter[Word], models: str) -> str:
-    """Counts of verdicts in words: "3 of 6 encoder results replicate (2 differ, 1 undecided)"."""
-    verb = agreeing("replicates", numbers["replicates"])
-    rest = [
-        f"{numbers[word]} {agreeing(word, numbers[word])}"
-        for word in PLURALS
-        if word != "replicates" and numbers[word]
-    ]
-    sentence = f"{numbers['replicates']} of {numbers.total()} {models} results that count {verb}"
-    return f"{sentence} ({', '.join(rest)})" if rest else sentence
 
 
 def standing(verdicts: Sequence[Verdict]) -> str:
@@ -113,33 +120,26 @@ def how_sure(verdicts: Iterable[Verdict], results: Sequence[Result]) -> tuple[st
     return _models(results), _trainings(verdicts), _not_run(results)
 
 
-def _heads_by_model(results: Iterable[Result]) -> dict[str, int]:
-    """Encoder, or language pair and layout of a translator -> its number of heads."""
-    n_heads = {}
-    for result in results:
-        order = result.parts.get("importance") and result.parts["importance"].raw.get("order")
-        if order is not None:
-            translates = half_of(result) == "translation"
-            name = f"{result.task}, {result.model}" if translates else spelled(result.model)
-            n_heads[name] = int(order.shape[1])
-    return n_heads
-
-
 def _models(results: Sequence[Result]) -> str:
-    known = [result for result in results if result.measurement == "pruning_curve"]
-    encoders, translators = (
-        _heads_by_model(result for result in known if half_of(result) == half) for half in _MODELS
-    )
+    heads: dict[str, dict[str, int]] = {half: {} for half in _MODELS}  # of each kind, by name
+    for result in results:
+        if result.measurement == "pruning_curve" and "importance" in result.parts:
+            half, order = half_of(result), result.parts["importance"].raw["order"]
+            names = {
+                "encoder": spelled(result.model),
+                "translation": f"{result.task}, {result.model}",
+            }
+            heads[half][names[half]] = order.shape[1]
+    encoders, translators = heads.values()
     parts = []
     if encoders:
-        each = [f"{name} ({heads} heads)" for name, heads in encoders.items()]
-        parts.append(f"{_number(len(each))} {_plural('encoder', each)}, {listed(each)}")
+        each = listed([f"{name} ({n} heads)" for name, n in encoders.items()])
+        parts.append(f"{_number(len(encoders))} {_plural('encoder', encoders)}, {each}")
     if translators:
         counts = sorted(Counter(translators.values()).items())
-        each = [f"{_number(n)} of {heads} heads" for heads, n in counts]
+        each = listed([f"{_number(n)} of {size} heads" for size, n in counts])
         parts.append(
-            f"{_number(len(translators))} small {_plural('translator', list(translators))}, "
-            f"{listed(each)}"
+            f"{_number(len(translators))} small {_plural('translator', translators)}, {each}"
         )
     return f"We measured {', and '.join(parts)}." if parts else "No model was measured."
 
@@ -154,8 +154,7 @@ def _trainings(verdicts: Iterable[Verdict]) -> str:
     return f"{sentence}, the others on {_number(min(more))}{' or more' * (len(more) > 1)}."
 
 
-def _not_run(results: Iterable[Result]) -> str:
-    results = list(results)
+def _not_run(results: Sequence[Result]) -> str:
     models, tasks = {result.model for result in results}, {result.task for result in results}
     missing = [name for model, name in _PAPER_MODELS.items() if model not in models]
     missing += [name for task, name in _PAPER_TASKS.items() if task not in tasks]
@@ -176,5 +175,152 @@ def _number(n: int) -> str:
     return _NUMBERS[n] if n < len(_NUMBERS) else str(n)
 
 
-def _plural(word: str, several: Sequence[object]) -> str:
+def _plural(word: str, several: Sized) -> str:
     return word if len(several) == 1 else f"{word}s"
+
+
+# As a table
+
+COLUMNS = (
+    "claim",
+    "the paper",
+    "the paper's models, by others",
+    "our models",
+    "verdict",
+    "how sure",
+)
+_LAB = "Silent-Zebra"  # published the effect of each head of the paper's models
+
+
+def summary_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
+    """One row per claim, in plain words: the paper, others on its models, ours, word, how sure."""
+    rows = []
+    for verdict in verdicts:
+        claim = CLAIMS[verdict.claim]
+        cells = (claim.paper_value, by_others(verdict), ours(verdict), verdict.word)
+        rows.append((f"{claim.id} {claim.title}", *cells, _sure(verdict)))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def summary_html(verdicts: Sequence[Verdict], cards: str) -> str:
+    """The table for the front page; each claim is a link to its card on the page ``cards``."""
+    lines = []
+    for verdict, row in zip(verdicts, summary_table(verdicts).to_numpy().tolist(), strict=True):
+        title = html.escape(CLAIMS[verdict.claim].title, quote=False)
+        link = f'<a href="{cards}#claim-{verdict.claim.lower()}">{verdict.claim}. {title}</a>'
+        texts = [_in_lines(cell) for cell in row[1:]]
+        texts[COLUMNS.index("verdict") - 1] = verdict_html(verdict.word)
+        cells = "".join(
+            f'<td data-column="{name}">{text}</td>'
+            for name, text in zip(COLUMNS[1:], texts, strict=True)
+        )
+        lines.append(f'<tr><th scope="row">{link}</th>{cells}</tr>')
+    head = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
+    return f'<table class="answer"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+
+
+def _in_lines(text: str) -> str:
+    """A cell as HTML: each sentence, clause and number of a list on a line of its own.
+
+    >>> _in_lines("Kept: 96% (encoders), 94% (translators); counted or not: 3%")
+    'Kept: 96% (encoders),<br>94% (translators);<br>counted or not: 3%'
+    """
+    lines = re.split(r"(?<=[.;]) |(?<=\),) ", text)
+    return "<br>".join(html.escape(line, quote=False) for line in lines)
+
+
+def ours(verdict: Verdict) -> str:
+    """The range of the results that count, from least to largest, and the range of all results.
+
+    Results without a trained model are listed separately.
+    """
+    claim, measured = CLAIMS[verdict.claim], verdict.measured
+    untrained = [row for row in measured if row.judged.aside == UNTRAINED]
+    trained = [row for row in measured if row not in untrained]
+    of_counted, of_all = (_ranges(rows) for rows in (verdict.counted or trained, trained))
+    what = f"{claim.shown[0].upper()}{claim.shown[1:]}: " if measured else ""
+    text = f"{what}{of_counted}" + f"; counted or not: {of_all}" * (of_counted != of_all)
+    return text + "".join(f"; {row.setting}: {_ranges([row])}" for row in untrained)
+
+
+def _ranges(rows: Sequence[Row]) -> str:
+    """Least and largest estimate for each part of a rule, for encoders and for translators."""
+    parts: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        for estimate in row.judged.estimates:
+            parts.setdefault((estimate.label, row.half), []).append(estimate.value)
+    if not parts:
+        return "not measured"
+    form, several = CLAIMS[rows[0].claim].form, len({half for _, half in parts}) > 1
+    ranges = []
+    for (label, half), values in parts.items():
+        low, high = (formatted(form, end) for end in (min(values), max(values)))
+        name = ", ".join(filter(None, (label, f"{_MODELS[half]}s" if several else "")))
+        ranges.append(f"{low}{f' to {high}' * (low != high)}{f' ({name})' * bool(name)}")
+    return ", ".join(ranges)
+
+
+def by_others(verdict: Verdict) -> str:
+    """Others' findings on the paper's own models that bear on the claim."""
+    if verdict.claim in _GRIDS:
+        return _GRIDS[verdict.claim]()
+    shown = [row for row in verdict.others if row.judged.estimates]
+    if not shown:
+        sentences = [f"{row.setting}: {row.judged.measured}" for row in verdict.others]
+        return " ".join(sentences) or "not measured"
+    form = CLAIMS[verdict.claim].form
+    return ", ".join(
+        f"{formatted(form, estimate.value)} ({', '.join(filter(None, (row.setting, estimate.label)))})"
+        for row in shown
+        for estimate in row.judged.estimates
+    )
+
+
+def _sure(verdict: Verdict) -> str:
+    """The number of results that count, their models and trainings, and the paper's criterion."""
+    if not verdict.measured:
+        return "not measured"
+    rows = [row for row in verdict.measured if row.judged.aside != UNTRAINED]
+    on = "no trained model"
+    if rows:
+        models, trainings = len({row.model for row in rows}), {row.judged.trainings for row in rows}
+        low, high = min(trainings), max(trainings)
+        each = f"{low} to {high} trainings" if low < high else f"{low} training{'s' * (low > 1)}"
+        on = f"{models} model{'s' * (models > 1)}, {each} each"
+    return f"{verdict.how_many_count}. Measured on {on}. Paper's criterion: {verdict.criterion}."
+
+
+def _cut_alone() -> str:
+    translator, bert = grid(_LAB, "WMT en-fr", kind="enc-enc"), grid(_LAB, "MNLI")
+    changing = int((translator.p < ALPHA).sum())
+    low, high = (formatted("{:+.1f}", 100 * end) for end in (bert.values.min(), bert.values.max()))
+    return (
+        f"WMT14 translator: {changing} of {translator.values.size} encoder heads change BLEU at "
+        f"p < {ALPHA}. BERT-base on MNLI: {low} to {high} points, whichever head is removed"
+    )
+
+
+def _one_left() -> str:
+    best = 100 * grid(_LAB, "MNLI", "all_but_one").values.max(1)
+    low, high = (formatted("{:+.1f}", end) for end in (best.min(), best.max()))
+    return (
+        f"BERT-base on MNLI: {low} to {high} points with each layer's best head alone, chosen on the "
+        "test set"
+    )
+
+
+def _on_two_texts() -> str:
+    def effects(task: str, *kinds: str) -> np.ndarray:
+        return np.concatenate([grid(_LAB, task, kind=kind).values.ravel() for kind in kinds])
+
+    bert = np.corrcoef(effects("MNLI", "self"), effects("MNLI mismatched", "self"))[0, 1]
+    of_wmt, of_mtnt = (effects(f"{text} en-fr", *KINDS) for text in ("WMT", "MTNT"))
+    translator = np.corrcoef(of_wmt, of_mtnt)[0, 1]
+    return (
+        f"r = {bert:.2f} for BERT-base (MNLI matched and mismatched), {translator:.2f} for the WMT14 "
+        "translator (news and MTNT)"
+    )
+
+
+# Claims on single heads, for which others published grids, not results that a rule judges.
+_GRIDS = {"C1": _cut_alone, "C2": _one_left, "C7": _on_two_texts}

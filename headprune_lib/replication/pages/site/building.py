@@ -28,6 +28,7 @@ from headprune_lib.replication.pages.site.answer import (
     answer,
     how_sure,
     standing,
+    summary_html,
     tally,
     title,
 )
@@ -44,7 +45,6 @@ from headprune_lib.replication.pages.site.results import (
     searched_html,
     status_table,
 )
-from headprune_lib.replication.pages.site.summary import summary_html
 from headprune_lib.replication.pages.tables.markup import as_html
 from headprune_lib.replication.pages.tables.verdicts import (
     changed_table,

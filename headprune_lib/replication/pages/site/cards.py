@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import html
-import math
 import re
 from collections.abc import Iterable, Sequence
 
-from headprune_lib.replication.claims.others import WHO
+from matplotlib.ticker import MaxNLocator
+
 from headprune_lib.replication.claims.rules import CLAIMS, Claim
-from headprune_lib.replication.claims.verdict import Estimate, Row, Verdict
+from headprune_lib.replication.claims.verdict import BY_OTHERS, Estimate, Row, Verdict
 from headprune_lib.replication.formatting import formatted
-from headprune_lib.replication.pages.site.summary import counted
 from headprune_lib.replication.pages.tables.markup import verdict_html
-from headprune_lib.replication.pages.tables.verdicts import MET, criterion_met, where
 
 
 def cards_html(verdicts: Iterable[Verdict]) -> str:
@@ -23,15 +21,15 @@ def cards_html(verdicts: Iterable[Verdict]) -> str:
 
 def card_html(claim: Claim, verdict: Verdict) -> str:
     """One card; its anchor is ``claim-c1`` for C1, for that of a row see :func:`row_anchor`."""
-    name, (page, artifact) = claim.id.lower(), claim.page
+    name = claim.id.lower()
     rows = [*verdict.measured, *verdict.others]
-    evidence = _text(f"{counted(verdict)}. The paper's criterion: {criterion_met(verdict)}.")
+    evidence = _text(f"{verdict.how_many_count}. The paper's criterion: {verdict.criterion}.")
     return f"""<article class="claim" id="claim-{name}" aria-labelledby="claim-{name}-title">
 <h2 id="claim-{name}-title"><span class="claim-id">{claim.id}</span> {_text(claim.title)}</h2>
 <p><strong>Our rule: {verdict_html(verdict.word)}.</strong> {evidence}</p>
 <p><strong>The paper.</strong> {_text(claim.paper_value)}</p>
 {_plot(claim, rows)}
-<p><a href="../{page}.html#{artifact}">How it was measured: the paper's §{claim.section}</a></p>
+<p><a href="../{claim.page}">How it was measured: the paper's §{claim.section}</a></p>
 {_evidence(claim, rows)}
 </article>"""
 
@@ -43,7 +41,7 @@ def row_anchor(row: Row) -> str:
 
 
 def _plot(claim: Claim, rows: Sequence[Row]) -> str:
-    form = claim.shown[1]
+    form = claim.form
     estimates = [(row, mark) for row in rows for mark in row.judged.estimates]
     if not estimates:
         return "<p>No result that this claim could be read from.</p>"
@@ -91,11 +89,8 @@ def _ticks(low: float, high: float) -> list[float]:
     >>> _ticks(0.13, 1.02)
     [0.2, 0.4, 0.6, 0.8, 1.0]
     """
-    rough = (high - low) / 5
-    unit = 10 ** math.floor(math.log10(rough))
-    step = next(size * unit for size in (1, 2, 5, 10) if size * unit >= rough)
-    first, last = math.ceil(low / step), math.floor(high / step)
-    return [round(number * step, 6) + 0.0 for number in range(first, last + 1)]
+    ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high)
+    return [round(tick, 6) + 0.0 for tick in ticks.tolist() if low <= tick <= high]
 
 
 def _dot_name(setting: str, label: str) -> str:
@@ -113,23 +108,27 @@ def _dot_name(setting: str, label: str) -> str:
 
 def _kind(row: Row) -> str:
     """The CSS class of a row's dots."""
-    return "counts" if row.counts else "by-others" if row.judged.aside == WHO else "not-counted"
+    return (
+        "counts" if row.counts else "by-others" if row.judged.aside == BY_OTHERS else "not-counted"
+    )
 
 
 def _caption(claim: Claim, rows: Sequence[Row]) -> str:
     """A caption that says what the dots are, and on which side of the bound the claim lies."""
-    what, form, side = claim.shown
     kinds: dict[float, set[str]] = {}  # a rule may ask less of one kind of model than of another
     for row in rows:
         kind = "translators" if row.half == "translation" else "encoders"
         for estimate in row.judged.estimates:
             kinds.setdefault(estimate.bound, set()).add(kind)
-    bounds = [(form.format(bound) if bound else "0", kinds[bound]) for bound in sorted(kinds)[::-1]]
+    bounds = [
+        (claim.form.format(bound) if bound else "0", kinds[bound]) for bound in sorted(kinds)[::-1]
+    ]
     if len(bounds) == 2 and all(len(of) == 1 for _, of in bounds):
         bounds_text = " and ".join(f"{bound} for {', '.join(of)}" for bound, of in bounds)
     else:
         bounds_text = " or ".join(bound for bound, _ in bounds)
-    return f"{what[0].upper()}{what[1:]}. Our bound is {bounds_text}; the paper's claim lies to its {side}."
+    shown = claim.shown[0].upper() + claim.shown[1:]
+    return f"{shown}. Our bound is {bounds_text}; the paper's claim lies to its {claim.side}."
 
 
 def _range(estimates: Sequence[tuple[Row, Estimate]]) -> tuple[float, float]:
@@ -137,9 +136,8 @@ def _range(estimates: Sequence[tuple[Row, Estimate]]) -> tuple[float, float]:
 
     Results without the power to count may be so uncertain that the others could not be told apart.
     """
-    shown = [estimate for row, estimate in estimates if _kind(row) != "not-counted"]
-    if all(_kind(row) != "counts" for row, _ in estimates):
-        shown = [estimate for _, estimate in estimates]
+    none_counts = not any(row.counts for row, _ in estimates)
+    shown = [mark for row, mark in estimates if none_counts or _kind(row) != "not-counted"]
     numbers = [
         number
         for estimate in shown
@@ -155,9 +153,9 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> str:
         return ""
     body = "".join(
         f'<tr id="{row_anchor(row)}"><th scope="row"><a href="#{row_anchor(row)}">'
-        f"{_text(where(row))}</a></th>"
+        f"{_text(row.where)}</a></th>"
         f"<td>{_text(row.judged.measured)}</td><td>{verdict_html(row.word)}</td>"
-        f"<td>{MET[row.judged.met]}</td>"
+        f"<td>{row.criterion}</td>"
         f"<td>{'yes' if row.counts else _text(f'no: {row.why_not}')}</td></tr>"
         for row in rows
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterable, Sequence
 
 import pandas as pd
@@ -12,12 +11,10 @@ from headprune_lib.replication.claims.rules import CLAIMS
 from headprune_lib.replication.claims.verdict import Row, Verdict
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.pages.tables.markup import Markup
-from headprune_lib.replication.paper import name_of
+from headprune_lib.replication.paper import as_in_the_paper, name_of
 from headprune_lib.replication.paths import reference_root
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import BERT_SHAPE, machine, setting
-
-MET = {True: "met", False: "not met", None: "not readable"}
 
 
 def claims_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
@@ -27,7 +24,7 @@ def claims_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
             {
                 "": verdict.claim,
                 "claim": CLAIMS[verdict.claim].title,
-                "paper's criterion": criterion_met(verdict),
+                "paper's criterion": verdict.criterion,
                 "ours": verdict.word,
                 "what counts": verdict.why,
             }
@@ -36,16 +33,10 @@ def claims_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
     )
 
 
-def criterion_met(verdict: Verdict) -> str:
-    """The number of results that meet the paper's criterion, in words."""
-    met, read = verdict.met
-    return f"met in {met} of {read}" if read else "not measured"
-
-
 def both_words(row: Row) -> dict[str, str]:
     """A result's cells: the paper's own criterion, our rule's word, and whether it counts."""
     counts = "yes" if row.counts else "no"
-    return {"paper's criterion": MET[row.judged.met], "ours": row.word, "counts": counts}
+    return {"paper's criterion": row.criterion, "ours": row.word, "counts": counts}
 
 
 def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
@@ -57,7 +48,7 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
         [
             {
                 "claim": row.claim,
-                "where": where(row),
+                "where": row.where,
                 "measured": row.judged.measured,
                 **both_words(row),
                 "counts": "yes" if row.counts else f"no: {row.why_not}",
@@ -69,11 +60,6 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
             if row.word != "not run"
         ]
     )
-
-
-def where(row: Row) -> str:
-    """The table or figure of a row, and the setting in which it was measured."""
-    return f"{as_in_the_paper(row.name)}: {row.setting}"
 
 
 def others_table(rows: Iterable[Row]) -> pd.DataFrame:
@@ -150,15 +136,6 @@ def rules_table() -> pd.DataFrame:
             for claim in CLAIMS.values()
         ]
     )
-
-
-def as_in_the_paper(artifact: str) -> str:
-    """A table or figure as the paper writes it.
-
-    >>> as_in_the_paper("figure3b")
-    'Figure 3b'
-    """
-    return re.sub(r"^(figure|table)(?=\d)", lambda word: f"{word[1].title()} ", artifact)
 
 
 FOLDER = "../data/results"

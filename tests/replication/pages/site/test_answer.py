@@ -2,19 +2,19 @@
 
 import pytest
 
-from headprune_lib.replication.claims.verdict import Judged, Row, Verdict, combine
+from headprune_lib.replication.claims.verdict import Judged, Row, Verdict
 from headprune_lib.replication.pages.site.answer import answer, how_sure, standing, tally, title
 
 
 def result(claim, word, half="encoder", power=0.9, met=True):
     judged = Judged(word, met, "", power)
-    return Row(claim, half, "figure3b", "tiny", judged, seen=True, model="tiny")
+    return Row(claim, half, "figure3b", "tiny", judged, model="tiny")
 
 
 def verdict(claim, word, *, met=True, trainings=1):
     judged = Judged(word, met, "", 1.0, trainings=trainings)
-    row = Row(claim, "encoder", "figure3b", "tiny", judged, seen=True, model="tiny")
-    return Verdict(claim, word, (row,))
+    row = Row(claim, "encoder", "figure3b", "tiny", judged, model="tiny")
+    return Verdict((row,))
 
 
 HOLDS = [result("C1", "replicates"), result("C1", "replicates", "translation")]
@@ -49,13 +49,13 @@ OPEN = [result("C3", "replicates"), result("C3", "undecided"), result("C3", "und
     ],
 )
 def test_the_answer_follows_from_the_results(results, counted, listed):
-    verdicts = [combine(rows) for rows in results]
+    verdicts = [Verdict(rows) for rows in results]
     assert (answer(verdicts), standing(verdicts)) == (counted, listed)
 
 
 def test_there_is_no_answer_where_no_result_counts():
     with pytest.raises(ValueError, match="no result counts"):
-        answer([combine([result("C1", "replicates", power=0.2)])])
+        answer([Verdict([result("C1", "replicates", power=0.2)])])
 
 
 def test_the_tally_counts_criteria_and_what_could_only_differ():
@@ -71,7 +71,7 @@ def test_the_tally_counts_criteria_and_what_could_only_differ():
     )
     assert tally(found) == told
     assert title(found) == "Two of four claims replicate"
-    found[1] = combine([result("C2", "differs", power=0.1, met=False)])
+    found[1] = Verdict([result("C2", "differs", power=0.1, met=False)])
     assert "One more result differs but does not count" in tally(found)
     assert tally(found).endswith(": one on C2.")
 

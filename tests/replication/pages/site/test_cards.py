@@ -15,11 +15,11 @@ def row(setting, power, word="replicates"):
     judged = Judged(
         word, True, "Half is <kept>.", power, estimates=(Estimate(0.5, (0.25, 0.75), 0.8),)
     )
-    return Row("C1", "encoder", "figure1b", setting, judged, seen=True, model="tiny")
+    return Row("C1", "encoder", "figure1b", setting, judged, model="tiny")
 
 
 def card(*rows):
-    made = card_html(CLAIMS["C1"], Verdict("C1", "replicates", rows))
+    made = card_html(CLAIMS["C1"], Verdict(rows))
     return BeautifulSoup(made, "html.parser")
 
 

@@ -6,8 +6,7 @@ import pytest
 from browser import needs_chromium, served, settled
 
 from headprune_lib.replication.claims.evidence import all_verdicts
-from headprune_lib.replication.pages.site.answer import tally, title
-from headprune_lib.replication.pages.site.summary import summary_table
+from headprune_lib.replication.pages.site.answer import summary_table, tally, title
 from headprune_lib.replication.store import Key
 
 pytestmark = [pytest.mark.slow, needs_chromium]
