@@ -33,7 +33,13 @@ from headprune_lib.losses import cross_entropy, next_token_cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.criteria import shown
-from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, Texts
+from headprune_lib.replication.data import (
+    LANGUAGE_TASKS,
+    TASKS,
+    TRANSLATION_TASKS,
+    Texts,
+    file_sha256,
+)
 from headprune_lib.replication.engine import Unit, run_units
 from headprune_lib.replication.metrics import MILLINAT, pack
 from headprune_lib.replication.models.encoders import (
@@ -59,7 +65,7 @@ from headprune_lib.replication.models.pretrained import (
     load_tokenizer,
 )
 from headprune_lib.replication.models.translators import Translator, load_translator, stored_weights
-from headprune_lib.replication.models.weights import check_worker_has, sha256_of
+from headprune_lib.replication.models.weights import check_worker_has
 from headprune_lib.replication.order_names import NamedOrder, Tokens, tokens_of
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Journal, Measured
@@ -249,7 +255,7 @@ class EncoderSubject(Setup):
         """Load the profile's model fine-tuned with ``seed``; fine-tune it now if need be."""
         seed = profile.seed if seed is None else seed
         model = finetuned(profile, seed, kernel=kernel)
-        return cls(profile, seed, model, sha256_of(cls._file_of(profile, seed)))
+        return cls(profile, seed, model, file_sha256(cls._file_of(profile, seed)))
 
     @classmethod
     def _file_of(cls, profile: Profile, seed: int, kernel: str = "") -> Path:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+Splits = dict[str, "Texts"]
 Place = tuple[int, ...]
 """Where a text comes from: book, chapter and verse, or the line of a file; from 1."""
 
@@ -100,19 +101,58 @@ def in_hash_order(texts: Texts) -> Texts:
     return texts.rows(sorted(range(len(texts)), key=rows.__getitem__))
 
 
-def split_by_hash(texts: Texts, shares: dict[str, float]) -> dict[str, Texts]:
+def split_by_hash(texts: Texts, shares: dict[str, float]) -> Splits:
     """Splits that depend on each normalised text alone, so that no text is in two of them.
 
     Args:
         shares: name -> share of the texts; they add up to 1. Each split is in order of hash, so
             that its first n are a random sample.
     """
-    texts, low, splits = in_hash_order(texts), 0.0, {}
-    hashes = text_hashes(texts)
+    texts = in_hash_order(texts)
+    names = [share_at(at, shares) for at in text_hashes(texts)]
+    return {name: texts.rows([i for i, at in enumerate(names) if at == name]) for name in shares}
+
+
+def share_at(at: float, shares: dict[str, float]) -> str | None:
+    """The name of the share that a number in [0, 1) falls into; None behind the last one."""
+    upper = 0.0
     for name, share in shares.items():
-        splits[name] = texts.rows([i for i, at in enumerate(hashes) if low <= at < low + share])
-        low += share
-    return splits
+        upper += share
+        if at < upper:
+            return name
+    return None
+
+
+SHARES = {"test": 0.048, "valid": 0.026, "score": 0.026}
+"""Shares of the Bible's chapters; the rest is for training."""
+
+
+def split_of_chapter(book: int, chapter: int, shares: dict[str, float] = SHARES) -> str:
+    """The split that a chapter belongs to: ``train``, or the name of one of the shares."""
+    return share_at(hash_share(f"{book}:{chapter}"), shares) or "train"
+
+
+def split_by_chapter(
+    rows: Sequence[tuple[str, str, Place]], shares: dict[str, float] = SHARES
+) -> Splits:
+    """Splits of whole chapters, since the verses of a chapter share names and phrases.
+
+    A chapter's split depends on its book and number alone, so that all translations of a verse
+    are in the same one. Each split is in order of a hash of the verse: its first n are a sample.
+
+    Args:
+        rows: verse, translation, and place: book, chapter and verse.
+    """
+    members: dict[str, list] = {name: [] for name in (*shares, "train")}
+    for row in sorted(rows, key=lambda row: hash_share("verse {}:{}:{}".format(*row[2]))):
+        members[split_of_chapter(*row[2][:2], shares)].append(row)
+    return {name: translated(chosen) for name, chosen in members.items()}
+
+
+def translated(rows: Sequence[tuple[str, str, Place]]) -> Texts:
+    """Texts with their translations and places."""
+    sources, targets, places = (tuple(row[i] for row in rows) for i in range(3))
+    return Texts(sources, second=targets, places=places)
 
 
 def read_table(
@@ -195,5 +235,4 @@ def read_pairs(paths: Sequence[Path], *, origin: Place = (), gaps: bool = False)
             rows.append((*pair, (*origin, number)))
         elif not gaps:
             raise ValueError(f"{paths[pair.index('')]}, line {number}: an empty line")
-    sources, targets, places = (tuple(row[i] for row in rows) for i in range(3))
-    return Texts(sources, second=targets, places=places)
+    return translated(rows)

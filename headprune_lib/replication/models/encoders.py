@@ -26,7 +26,12 @@ from headprune_lib.replication.lazy import (
     utils,
 )
 from headprune_lib.replication.metrics import millinats
-from headprune_lib.replication.models.pretrained import BASES, load_tokenizer, new_classifier
+from headprune_lib.replication.models.pretrained import (
+    BASES,
+    WEIGHTS,
+    load_tokenizer,
+    new_classifier,
+)
 from headprune_lib.replication.models.weights import (
     BFLOAT16,
     TRAINING_VERSION,
@@ -157,7 +162,7 @@ def recipe(profile: Profile, seed: int, *, registered: bool = False) -> dict:
     """
     task, base = TASKS[profile.task], BASES[profile.model]
     fields = {"task": task.whole, "base": base.checksums, "seed": seed}
-    if base.tuned:
+    if base.classes:
         return fields
     return fields | {
         "version": TRAINING_VERSION,
@@ -194,7 +199,7 @@ def finetune(profile: Profile, seed: int) -> torch.nn.Module:
     Raises:
         ValueError: the model is the user's own classifier, which is fine-tuned already.
     """
-    if BASES[profile.model].tuned:
+    if BASES[profile.model].classes:
         raise ValueError(
             f"{profile.model} is fine-tuned already. Give the model that it was fine-tuned from"
         )
@@ -325,8 +330,8 @@ def weights_path(base: str, recipe: dict) -> Path:
 
     A committed file of another recipe is left alone. The user's own classifier has its own file.
     """
-    if tuned := BASES[base].tuned:
-        return tuned
+    if BASES[base].classes:
+        return BASES[base].folder() / WEIGHTS
     committed = models_root() / f"{file_name(base, recipe)}.safetensors"
     if committed.is_file() and stored_recipe(committed) == recipe:
         return committed
