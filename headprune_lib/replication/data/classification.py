@@ -27,8 +27,8 @@ from headprune_lib.replication.data.fetch import (
     data_folder,
     locate,
 )
-from headprune_lib.replication.data.tasks import ClassificationTask
 from headprune_lib.replication.data.texts import (
+    ClassificationTask,
     Splits,
     Texts,
     in_hash_order,
@@ -109,12 +109,7 @@ class Hub:
     revision: str | None = None
 
     def rows(self, split: str) -> Iterator[Row]:
-        """The rows of one of our splits.
-
-        Raises:
-            MissingData: ``datasets`` is not installed, or the Hub cannot be reached.
-            WrongChecksum: a file was changed in transit; it is set aside.
-        """
+        """The rows of one of our splits. A file that was changed in transit is set aside."""
         try:
             import datasets
         except ImportError as error:
@@ -153,11 +148,7 @@ def _side_by_side(paths: Sequence[Path]) -> Iterator[Row]:
 
 
 def to_examples(rows: Iterable[Row], labels: Sequence[str]) -> Texts:
-    """Rows of any source in order of hash; those without an agreed label (``-``) are left out.
-
-    Raises:
-        ValueError: a label that is neither one of ``labels`` nor its number, or an empty text.
-    """
+    """Rows of any source in order of hash; those without an agreed label (``-``) are left out."""
     numbers = {name: i for i, name in enumerate(labels)} | {str(i): i for i in range(len(labels))}
     examples = []
     for where, cell, *texts in rows:
@@ -189,14 +180,9 @@ class Benchmark(ClassificationTask):
     hub: Hub | None = None
 
     def load(self, data: str | None = None) -> Splits:
-        """The splits by name.
+        """The splits by name, from a folder, from the Hub (``"hub"``) or from ``$HEADPRUNE_DATA``.
 
-        Args:
-            data: a folder, ``"hub"``, or None for ``$HEADPRUNE_DATA``.
-
-        Raises:
-            MissingData: the text is not there; the message says which files to put where.
-            ValueError: a file that is not laid out as expected (file and line are named).
+        Raises MissingData, which names the files to give, or ValueError for another layout.
         """
         if data == "hub":
             try:
@@ -266,12 +252,7 @@ _LEAST_RATING = 0.25
 def read_rated(path: Path) -> Texts:
     """Rated sentences as positive (1) or negative (0), without duplicates and near-neutral ones.
 
-    Args:
-        path: tab-separated ``id``, ``sentiment`` (-4 to 4), ``text``, with a header row.
-
-    Raises:
-        ValueError: another header, a line that does not have as many columns, or a rating that is
-            not a number (the line is named).
+    The table has the columns ``id``, ``sentiment`` (-4 to 4) and ``text``.
     """
     sentences: dict[str, tuple[str, int]] = {}
     for where, cell, text in read_table(path, ["sentiment", "text"]):

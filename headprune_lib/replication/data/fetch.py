@@ -67,11 +67,7 @@ class Source:
 
 
 def locate(source: Source) -> Path:
-    """The checked file of a source, from the folder ``$HEADPRUNE_DATA`` or else from its package.
-
-    Raises:
-        MissingData: it is in neither. WrongChecksum: it is not the registered file.
-    """
+    """The checked file of a source, from ``$HEADPRUNE_DATA`` or else from its package."""
     folder = data_folder()
     path = folder / Path(source.path).name if folder else None
     if path is None or not path.is_file():
@@ -104,13 +100,9 @@ def noted(name: str) -> str | None:
 
 
 def check_fetched(found: dict[str, str]) -> None:
-    """Note the SHA-256 of files that are fetched for the first time, and compare the others'.
+    """Note the SHA-256 (by name) of files fetched for the first time, and compare the others'.
 
-    Args:
-        found: name -> SHA-256.
-
-    Raises:
-        WrongChecksum: one differs from the noted one; nothing new is noted then.
+    Raises WrongChecksum if one differs from the noted one; nothing new is noted then.
     """
     cache_root().mkdir(parents=True, exist_ok=True)
     with FileLock(cache_root() / "fetched.lock"):
@@ -128,18 +120,13 @@ def check_fetched(found: dict[str, str]) -> None:
 
 
 def check_hub_cache(repository: str, kind: str) -> set[Path]:
-    """Check a repository's files in the Hub's cache against the SHA-256 from the Hub.
+    """Check a repository's files in the Hub's cache against the SHA-256 in their names.
 
-    The cache names a large file by its SHA-256; small files are not checked here.
+    Small files, which have other names, are not checked. Returns the files that were; one that was
+    changed in transit is set aside, to be fetched again, and raises WrongChecksum.
 
     Args:
         kind: ``"model"`` or ``"dataset"``.
-
-    Returns:
-        the files that were checked: their names are their SHA-256.
-
-    Raises:
-        WrongChecksum: one was changed in transit; it is set aside, to be fetched again.
     """
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
@@ -192,10 +179,8 @@ class Archive:
     def folder(self) -> Path:
         """The folder with ``files``, fetched and unpacked the first time.
 
-        Raises:
-            MissingData: fetching failed; a partial download is kept and resumed by the next call.
-            WrongChecksum: it is not the registered or noted file, or not an archive with ``files``;
-                it is set aside, and its hash is not noted.
+        If fetching fails (MissingData), the next call resumes it. A file that is not the registered
+        or noted one, or not an archive with ``files`` (WrongChecksum), is set aside and not noted.
         """
         if not self.here:
             file = self.url.rpartition("/")[2]

@@ -98,12 +98,7 @@ _SEGMENT = re.compile(r'<seg id="\d*">\s*(.*?)\s*</seg>')
 
 
 def load() -> Splits:
-    """The splits; ``score`` is a sample of ``train``, and is trained on like the rest.
-
-    Raises:
-        MissingData: the archive cannot be fetched. WrongChecksum: it is not the expected file.
-        ValueError: the two sides differ in their number of lines.
-    """
+    """The splits; ``score`` is a sample of ``train``, and is trained on like the rest."""
     return _splits(prepared())
 
 

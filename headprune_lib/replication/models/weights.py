@@ -103,12 +103,8 @@ def load_trained(
 ) -> torch.nn.Module:
     """The model in evaluation mode, with stored tensors in place of its own.
 
-    Args:
-        what: the model's name, for the error message.
-        whole: whether ``weights`` must include every trainable parameter.
-
-    Raises:
-        ValueError: a tensor is missing, or unknown to the model, or of another shape.
+    Raises ValueError for a tensor that does not fit or, with ``whole``, for a trainable parameter
+    without one; ``what`` is the model's name in the message.
     """
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     asked = {name for name, weight in model.named_parameters() if weight.requires_grad}
