@@ -345,10 +345,8 @@ class EncoderSubject(Setup):
 
     def check_apart(self) -> None:
         """Raise ValueError if ``selection`` and ``scoring`` share sentences."""
-        asked, available = (
-            self.profile.n_selection + self.profile.n_scoring,
-            len(self._split("train")),
-        )
+        asked = self.profile.n_selection + self.profile.n_scoring
+        available = len(self._split("train"))
         if asked > available:
             raise ValueError(
                 f"n_selection and n_scoring add up to {asked}, and {self.profile.task} has "
@@ -691,29 +689,25 @@ class LanguageSubject(Setup):
     @property
     def swept(self) -> list[list[int]]:
         """The test passages on which every single head is cut: the first ones."""
-        most = _enough(self._tested, self.profile.language.head_tokens)
-        return measured_on(self._tested[:most])
+        return measured_on(_first(self._tested, self.profile.language.head_tokens))
 
     @cached_property
     def _tested(self) -> list[list[int]]:
-        passages = self._passages("test")
-        return passages[: _enough(passages, self.profile.language.test_tokens)]
+        return _first(self._passages("test"), self.profile.language.test_tokens)
 
-    @property
+    @cached_property
     def scoring(self) -> list[list[int]]:
-        """The training passages that heads are scored on: the last ones."""
-        return self._train[0]
+        """The training passages that heads are scored on: the last ones, the very last first."""
+        return _first(self._train[::-1], self.profile.language.scoring_tokens)
 
     @property
     def tuning(self) -> list[list[int]]:
         """The training passages that a pruned model is trained on: all but ``scoring``."""
-        return self._train[1]
+        return self._train[: len(self._train) - len(self.scoring)]
 
     @cached_property
-    def _train(self) -> tuple[list[list[int]], list[list[int]]]:
-        passages = self._passages("train")[::-1]
-        n = _enough(passages, self.profile.language.scoring_tokens)
-        return passages[:n], passages[n:][::-1]
+    def _train(self) -> list[list[int]]:
+        return self._passages("train")
 
     def _passages(self, split: str) -> list[list[int]]:
         texts = LANGUAGE_TASKS[self.task].load()[split]
@@ -796,10 +790,9 @@ class LanguageSubject(Setup):
         return {"heads": heads_array(self.heads), "loss_uncut": loss[0], "loss": loss[1:]}
 
 
-def _enough(passages: Sequence[list[int]], tokens: int) -> int:
-    """How many of the first passages contain ``tokens`` tokens to predict, or all."""
-    held = np.cumsum(predicted(passages))
-    return min(len(passages), int(np.searchsorted(held, tokens)) + 1)
+def _first(passages: list[list[int]], tokens: int) -> list[list[int]]:
+    """The first passages that contain ``tokens`` tokens to predict, or all."""
+    return passages[: int(np.searchsorted(np.cumsum(predicted(passages)), tokens)) + 1]
 
 
 def predicted(passages: Sequence[list[int]]) -> np.ndarray:

@@ -228,11 +228,7 @@ TRANSLATION_TASKS: dict[str, TranslationTask] = {
     task.name: task
     for task in (
         _verses(
-            "enfr",
-            "World English Bible to Louis Segond",
-            "English-French (Bible)",
-            "en-fr",
-            "4l",
+            "enfr", "World English Bible to Louis Segond", "English-French (Bible)", "en-fr", "4l"
         ),
         _verses(
             "enfr-kjv", "King James Version to Louis Segond", "King James Version", "en-fr", "kl"
