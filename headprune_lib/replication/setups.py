@@ -451,13 +451,7 @@ class TranslationSubject(Setup):
 
     @classmethod
     def of(
-        cls,
-        profile: Profile,
-        task: str,
-        seed: int | None = None,
-        *,
-        kernel: str = "sdpa",
-        **kept: int,
+        cls, profile: Profile, task: str, seed: int | None = None, kernel: str = "sdpa", **kept: int
     ) -> TranslationSubject:
         """Load the trained model of a task; train it now if need be.
 

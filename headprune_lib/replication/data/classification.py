@@ -31,6 +31,7 @@ from headprune_lib.replication.data.texts import (
     ClassificationTask,
     Splits,
     Texts,
+    checksums_of,
     in_hash_order,
     normalise,
     read_lines,
@@ -200,8 +201,7 @@ class Benchmark(ClassificationTask):
         """Checksums of the text at hand; if there is none, those of the committed results."""
         if data is None and self._root(None) is None:
             return self.registered
-        splits = self.load(data)
-        return {f"{self.whole}/{split}": examples.sha256 for split, examples in splits.items()}
+        return checksums_of(self.whole, self.load(data))
 
     def _root(self, data: str | None) -> Path | None:
         """The folder to read; None if none is named, or if ``$HEADPRUNE_DATA`` lacks the task."""

@@ -158,7 +158,8 @@ def set_aside_if_wrong(path: Path) -> Iterator[None]:
     try:
         yield
     except WrongChecksum as error:
-        (aside,) = set_aside(path)
+        (aside,) = set_aside(path.resolve())
+        path.unlink(missing_ok=True)  # if it links into a cache
         raise WrongChecksum(f"{error}. The file was set aside as {aside}") from None
 
 

@@ -102,11 +102,6 @@ def load() -> Splits:
     return _splits(prepared())
 
 
-def checksums() -> dict[str, str]:
-    """Name -> checksum of the splits at hand."""
-    return {f"{NAME}/{name}": pairs.sha256 for name, pairs in load().items()}
-
-
 @lru_cache(maxsize=2)
 def _splits(folder: Path) -> Splits:
     """Training and validation pairs in the order of the files; the other splits in random order."""

@@ -28,6 +28,7 @@ from headprune_lib.replication.data.texts import (
     Task,
     Texts,
     TranslationTask,
+    checksums_of,
     in_hash_order,
     read_lines,
     read_pairs,
@@ -264,13 +265,12 @@ def _enter(own: OwnText) -> OwnText:
 
 def _register(own: OwnText, splits: Splits, title: str) -> None:
     kind, described = _KINDS[own.kind], own.entry[own.kind]
-    checksums = {f"{own.name}/{split}": texts.sha256 for split, texts in splits.items()}
     further = {"metric": own.entry["metric"]} if "metric" in own.entry else {}
     kind.register[own.name] = kind.make(
         own.name,
         title,
         splits.copy,
-        at_hand=checksums.copy,
+        at_hand=partial(checksums_of, own.name, splits),
         short=own.name,
         **{own.kind: str(described) if own.kind == "unit" else tuple(map(str, described))},
         **further,

@@ -23,6 +23,7 @@ from headprune_lib.replication.data.texts import (
     Splits,
     Texts,
     TranslationTask,
+    checksums_of,
     in_hash_order,
     read_pairs,
     split_by_chapter,
@@ -97,7 +98,7 @@ def _caption_checksums() -> dict[str, str]:
     """Checksums of the text at hand; if there is none, those of the committed results."""
     if _caption_files() is None:
         return _MULTI30K
-    return {f"multi30k/{name}": pairs.sha256 for name, pairs in _captions().items()}
+    return checksums_of("multi30k", _captions())
 
 
 def _caption_files() -> tuple[tuple[Path, Path], ...] | None:
@@ -265,7 +266,7 @@ TRANSLATION_TASKS: dict[str, TranslationTask] = {
             iwslt.NAME,
             "talks, German to English",
             iwslt.load,
-            at_hand=iwslt.checksums,
+            at_hand=lambda: checksums_of(iwslt.NAME, iwslt.load()),
             short="German-English (IWSLT14)",
             languages=iwslt.LANGUAGES,
         ),

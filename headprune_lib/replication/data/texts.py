@@ -166,6 +166,11 @@ class LanguageTask(Task):
 # --- order and splits -----------------------------------------------------------------------------
 
 
+def checksums_of(name: str, splits: Splits) -> dict[str, str]:
+    """Name of a task, and split -> checksum of its text."""
+    return {f"{name}/{split}": texts.sha256 for split, texts in splits.items()}
+
+
 def normalise(text: str) -> str:
     """Lower case, letters and digits only: two texts equal under it count as the same."""
     return re.sub(r"[\W_]+", " ", text.lower()).strip()

@@ -183,9 +183,9 @@ def _from_hub(repository: str, revision: str = "") -> Path:
         raise MissingData(f"{repository} of the Hugging Face Hub has no {WEIGHTS}")
     checked = check_hub_cache(repository, "model")
     for path in sorted(path for pattern in _NEEDED for path in folder.glob(pattern)):
-        blob = path.resolve()  # the path links into the cache
+        blob = path.resolve()
         digest = blob.name if blob in checked else file_sha256(path)
-        with set_aside_if_wrong(blob):
+        with set_aside_if_wrong(path):
             check_fetched({f"{repository}/{path.name}": digest})
     return folder
 
