@@ -33,13 +33,18 @@ from headprune_lib.losses import cross_entropy, next_token_cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.criteria import shown
-from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, Texts
+from headprune_lib.replication.data import (
+    LANGUAGE_TASKS,
+    TASKS,
+    TRANSLATION_TASKS,
+    Texts,
+    file_sha256,
+)
 from headprune_lib.replication.engine import Unit, run_units
-from headprune_lib.replication.metrics import MILLINAT, pack
+from headprune_lib.replication.metrics import MILLINAT, millinats, pack
 from headprune_lib.replication.models.encoders import (
     Batches,
-    answers,
-    compact,
+    answered,
     evaluate,
     finetuned,
     make_batches,
@@ -59,19 +64,17 @@ from headprune_lib.replication.models.pretrained import (
     load_tokenizer,
 )
 from headprune_lib.replication.models.translators import Translator, load_translator, stored_weights
-from headprune_lib.replication.models.weights import check_worker_has, sha256_of
-from headprune_lib.replication.order_names import NamedOrder, Tokens, tokens_of
+from headprune_lib.replication.models.weights import check_worker_has
+from headprune_lib.replication.order_names import NamedOrder, Tokens, read_name, tokens_of
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Journal, Measured
-from headprune_lib.replication.store.packing import KINDS, heads_array, heads_in, joined
-from headprune_lib.scoring import head_importance, normalize_l2
+from headprune_lib.replication.store.packing import KINDS, heads_array, joined
+from headprune_lib.scoring import normalize_l2
 from headprune_lib.selection import Head
 from headprune_lib.utils import (
     NO_LABEL,
     Batch,
-    OomLimit,
     by_length,
-    split_on_oom,
     teacher_forced,
     to_device,
     without_labels,
@@ -133,12 +136,7 @@ class Setup(ABC):
     def outcomes(
         self, masks: Mapping[str, HeadTensors], texts: Any, journal: Journal, title: str
     ) -> Arrays:
-        """Outcomes of the model on every text under each mask, one row per mask.
-
-        Args:
-            masks: by name, for the journal.
-            title: of the progress bar.
-        """
+        """Outcomes on every text under each mask, one row per mask; names are for the journal."""
 
     @abstractmethod
     def _scored_on(self) -> list[Batch]:
@@ -153,9 +151,9 @@ class Setup(ABC):
         """Arguments of :meth:`of` besides the profile, for a worker that loads the same setup."""
 
     @classmethod
-    @abstractmethod
     def _file_of(cls, profile: Profile, **sent: Any) -> Path | None:
         """The weights' file that :meth:`of` would load; None if they have not been trained."""
+        return None
 
     @property
     def key(self) -> str:
@@ -185,6 +183,18 @@ class Setup(ABC):
         keyed = {f"{self.key} {name}": unit for name, unit in units.items()}
         return list(run_units(keyed, journal, title).values())
 
+    def _under_each(
+        self,
+        masks: Mapping[str, HeadTensors],
+        measure: Callable[[HeadTensors], Arrays],
+        journal: Journal,
+        title: str,
+    ) -> Arrays:
+        """What is measured under each mask, one row per mask; names are for the journal."""
+        named = {name: partial(measure, mask) for name, mask in masks.items()}
+        units = self.compute(named, journal, title)
+        return {what: np.stack([unit[what] for unit in units]) for what in units[0]}
+
     def scores(
         self, journal: Journal, named: NamedOrder, mask: HeadTensors | None = None
     ) -> HeadTensors:
@@ -197,6 +207,10 @@ class Setup(ABC):
         title = shown(named.criterion.name).label
         (unit,) = self.compute({named.key(mask): measure}, journal, title)
         return _by_kind(unit)
+
+    def importance(self, journal: Journal, *, normalize: str | None = "l2") -> HeadTensors:
+        """I_h on the texts that heads are scored on."""
+        return _normalised(self.scores(journal, read_name("importance unnormalised")), normalize)
 
     def _each_head_cut(
         self, sweep: Callable[..., Iterable[tuple[Tensor, Mapping[Head, Tensor]]]], batch: Batch
@@ -226,6 +240,18 @@ def _by_kind(unit: Arrays) -> HeadTensors:
     return {kind: torch.from_numpy(unit[kind]) for kind in ("self", *KINDS) if kind in unit}
 
 
+def _losses(
+    model: nn.Module, batches: Iterable[Batch], loss: Callable[[Any, Batch], Tensor]
+) -> np.ndarray:
+    """Loss of every text of the batches, (n,) in nats."""
+    device, losses = next(model.parameters()).device, []
+    with torch.inference_mode():
+        for batch in batches:
+            batch = to_device(batch, device)
+            losses.append(loss(model(**without_labels(batch)), batch))
+    return torch.cat(losses).cpu().numpy()
+
+
 def _normalised(scores: HeadTensors, normalize: str | None) -> HeadTensors:
     return normalize_l2(scores) if normalize == "l2" else scores
 
@@ -233,6 +259,7 @@ def _normalised(scores: HeadTensors, normalize: str | None) -> HeadTensors:
 # --- classifiers -----------------------------------------------------------------------------------
 
 _SWEEPS = {"one head": one_head_ablation, "all but one": all_but_one}
+_MASKS = {"one head": one_head_masks, "all but one": all_but_one_masks}
 
 
 @dataclass
@@ -249,7 +276,7 @@ class EncoderSubject(Setup):
         """Load the profile's model fine-tuned with ``seed``; fine-tune it now if need be."""
         seed = profile.seed if seed is None else seed
         model = finetuned(profile, seed, kernel=kernel)
-        return cls(profile, seed, model, sha256_of(cls._file_of(profile, seed)))
+        return cls(profile, seed, model, file_sha256(cls._file_of(profile, seed)))
 
     @classmethod
     def _file_of(cls, profile: Profile, seed: int, kernel: str = "") -> Path:
@@ -259,7 +286,7 @@ class EncoderSubject(Setup):
         return {"seed": self.seed, "kernel": self.model.config._attn_implementation}
 
     @property
-    def run(self) -> dict:
+    def run(self) -> dict[str, Any]:
         """The entry for this training in a result."""
         return {"seed": self.seed, "weights_sha256": self.weights_sha256}
 
@@ -318,10 +345,8 @@ class EncoderSubject(Setup):
 
     def check_apart(self) -> None:
         """Raise ValueError if ``selection`` and ``scoring`` share sentences."""
-        asked, available = (
-            self.profile.n_selection + self.profile.n_scoring,
-            len(self._split("train")),
-        )
+        asked = self.profile.n_selection + self.profile.n_scoring
+        available = len(self._split("train"))
         if asked > available:
             raise ValueError(
                 f"n_selection and n_scoring add up to {asked}, and {self.profile.task} has "
@@ -331,58 +356,41 @@ class EncoderSubject(Setup):
     def _split(self, name: str) -> Texts:
         return TASKS[self.profile.task].split(name, self.profile.data)
 
-    def sweep(self, how: str, examples: Texts, journal: Journal, name: str) -> Arrays:
-        """Cut every head in turn (``"one head"``, ``"all but one"``) on the given examples.
-
-        Args:
-            name: of the examples, for the journal and the progress bar.
+    def sweep(
+        self,
+        how: str,
+        examples: Texts,
+        journal: Journal,
+        name: str,
+        only: Sequence[Head] | None = None,
+    ) -> Arrays:
+        """Cut every head in turn (``"one head"``, ``"all but one"``), or only these.
 
         Returns:
             ``heads`` (H, 2) layer and head from 0, ``correct_uncut`` (n,), ``correct`` (H, n) bool,
             ``loss_uncut`` (n,) and ``loss_change`` (H, n) in thousandths of a nat, in the examples'
             own order; ``truncated`` counts sentences past the model's limit.
         """
+        title = f"{how} on {name}, {len(examples)} sentences"
+        if only is not None:
+            masks = _MASKS[how](self.model)
+            named = {f"{how} {name} {head}": masks[head] for head in only}
+            named = {UNCUT: ones_mask(self.model), **named}
+            outcomes = self.outcomes(named, examples, journal, title)
+            return _stored(heads_array(only), outcomes, self.batches(examples).n_truncated)
         prepared, swept = self.batches(examples), partial(self._each_head_cut, _SWEEPS[how])
-
-        def measure(part: list[Batch]) -> Arrays:
-            oom_limit = OomLimit()
-            per_mask = [
-                answers(
-                    split_on_oom(swept, batch, partial(torch.cat, dim=1), oom_limit),  # (1 + H, B)
-                    batch["labels"],
-                )
-                for batch in part
-            ]
-            correct, loss = (np.concatenate(values, -1) for values in zip(*per_mask, strict=True))
-            return {"correct": correct, "loss": loss}
-
         starts = range(0, len(prepared.batches), _BATCHES_A_UNIT)
         parts = [prepared.batches[start : start + _BATCHES_A_UNIT] for start in starts]
         units = self.compute(
-            {f"{how} {name} {i}": partial(measure, part) for i, part in enumerate(parts)},
+            {f"{how} {name} {i}": partial(answered, swept, part) for i, part in enumerate(parts)},
             journal,
-            f"{how} on {name}, {len(examples)} sentences",
+            title,
         )
-        correct, loss = (
-            prepared.restore(np.concatenate([unit[what] for unit in units], -1))
+        outcomes = {
+            what: prepared.restore(np.concatenate([unit[what] for unit in units], -1))
             for what in ("correct", "loss")
-        )
-        return {
-            "heads": heads_array(self.heads),
-            **compact(correct[0], correct[1:], loss[0], loss[1:]),
-            "truncated": np.array(prepared.n_truncated),
         }
-
-    def importance(self, journal: Journal, *, normalize: str | None = "l2") -> HeadTensors:
-        """I_h on the scoring sentences."""
-
-        def measure() -> Arrays:
-            with eager_attention(self.model):  # the kernel with a fast backward pass
-                scores = head_importance(self.model, self._scored_on(), normalize=None)
-            return {"self": scores["self"].numpy()}
-
-        (unit,) = self.compute({"I_h all heads": measure}, journal, f"importance, seed {self.seed}")
-        return _normalised(_by_kind(unit), normalize)
+        return _stored(heads_array(self.heads), outcomes, prepared.n_truncated)
 
     def _scored_on(self) -> list[Batch]:
         return self.batches(self.scoring).batches
@@ -393,54 +401,39 @@ class EncoderSubject(Setup):
     def curve(
         self, masks: Sequence[HeadTensors], examples: Texts, journal: Journal, name: str
     ) -> Arrays:
-        """Outcomes along an order of removal, the unmasked model first.
+        """Outcomes along an order of removal: after each step, the first one keeping every head.
 
-        Args:
-            masks: after each step of the schedule, the first one keeping every head.
-
-        Returns:
-            ``correct`` (steps + 1, n) bool and ``loss`` (steps + 1, n) in nats. Steps at which
-            two orders have cut the same heads are measured once.
+        Steps at which two orders have cut the same heads are measured once.
         """
         ends = {0: UNCUT, len(masks) - 1: "all heads cut"}
-        names = [ends.get(step, f"{name} step {step}") for step in range(len(masks))]
+        named = {ends.get(i, f"{name} step {i}"): mask for i, mask in enumerate(masks)}
         title = f"pruning curve, seed {self.seed}, {name}"
-        return self.outcomes(dict(zip(names, masks, strict=True)), examples, journal, title)
+        return self.outcomes(named, examples, journal, title)
 
     def outcomes(
         self, masks: Mapping[str, HeadTensors], texts: Texts, journal: Journal, title: str
     ) -> Arrays:
         """``correct`` (M, n) bool and ``loss`` (M, n) in nats; see :class:`Setup`."""
         prepared = self.batches(texts)
-        units = self.compute(
-            {
-                name: lambda mask=mask: evaluate(self.model, prepared, mask)
-                for name, mask in masks.items()
-            },
-            journal,
-            title,
+        return self._under_each(
+            masks, lambda mask: evaluate(self.model, prepared, mask), journal, title
         )
-        return {what: np.stack([unit[what] for unit in units]) for what in ("correct", "loss")}
 
-    def alone(self, heads: np.ndarray, texts: Texts, journal: Journal) -> Arrays:
-        """A sweep over only these heads (layer, head), each kept as the only one of its layer."""
-        masks = all_but_one_masks(self.model)
-        named = {
-            f"only {layer} {head}": masks["self", layer, head] for layer, head in heads.tolist()
-        }
-        title = f"the best of each layer, {len(texts)} sentences"
-        answers = self.outcomes({UNCUT: ones_mask(self.model), **named}, texts, journal, title)
-        correct, loss = answers["correct"], answers["loss"]
-        return {
-            "heads": heads,
-            **compact(correct[0], correct[1:], loss[0], loss[1:]),
-            "truncated": np.array(self.batches(texts).n_truncated),
-        }
+
+def _stored(heads: np.ndarray, outcomes: Arrays, n_truncated: int) -> Arrays:
+    """Outcomes in stored form, whose first row is the unmasked model's and each other a head's."""
+    correct, loss = outcomes["correct"], outcomes["loss"]
+    return {
+        "heads": heads,
+        "correct_uncut": correct[0],
+        "correct": correct[1:],
+        "loss_uncut": millinats(loss[0]),
+        "loss_change": millinats(loss[1:] - loss[0]),
+        "truncated": np.array(n_truncated),
+    }
 
 
 # --- translators -----------------------------------------------------------------------------------
-
-_MASKS = {"one head": one_head_masks, "all but one": all_but_one_masks}
 
 
 @dataclass
@@ -458,13 +451,7 @@ class TranslationSubject(Setup):
 
     @classmethod
     def of(
-        cls,
-        profile: Profile,
-        task: str,
-        seed: int | None = None,
-        *,
-        kernel: str = "sdpa",
-        **kept: int,
+        cls, profile: Profile, task: str, seed: int | None = None, kernel: str = "sdpa", **kept: int
     ) -> TranslationSubject:
         """Load the trained model of a task; train it now if need be.
 
@@ -490,7 +477,7 @@ class TranslationSubject(Setup):
         return {"task": self.task, "seed": self.seed, "kernel": kernel, **self.kept}
 
     @property
-    def run(self) -> dict:
+    def run(self) -> dict[str, Any]:
         """The entry for this training in a result, with its epoch or update if it is not final."""
         return {"seed": self.seed, **self.kept, "weights_sha256": self.weights_sha256}
 
@@ -500,12 +487,9 @@ class TranslationSubject(Setup):
             raw, [self.run], dataset or f"{self.task}/test", n_examples, "BLEU", "BLEU points"
         )
 
-    def pairs(self, split: str, task: str | None = None) -> Texts:
-        """The first verses of a split, a random sample, which sweeps over all heads use.
-
-        If ``task`` is given, those of that task, whose splits have the same chapters.
-        """
-        return self.split(split, task).first(self.profile.n_verses)
+    def pairs(self, split: str) -> Texts:
+        """The first verses of a split, a random sample, which sweeps over all heads use."""
+        return self.split(split).first(self.profile.n_verses)
 
     def tested(self, most: int | None = None) -> Texts:
         """The first ``most`` of the test verses that orders are measured on, all if None."""
@@ -516,13 +500,14 @@ class TranslationSubject(Setup):
         """The test verses of the few rows that the paper's claims rest on."""
         return measured_on(self.split("test").first(self.profile.n_headline))
 
-    def split(self, name: str, task: str | None = None) -> Texts:
-        """All verses of a split, of another task if one is named."""
-        return TRANSLATION_TASKS[task or self.task].split(name)
+    def split(self, name: str) -> Texts:
+        """All verses of a split."""
+        return TRANSLATION_TASKS[self.task].split(name)
 
     def far(self, task: str) -> Texts:
-        """The pairs of another domain."""
-        return measured_on(self.pairs(TRANSLATION_TASKS[task].far, task))
+        """The first pairs of another domain."""
+        far = TRANSLATION_TASKS[task].split(TRANSLATION_TASKS[task].far)
+        return measured_on(far.first(self.profile.n_verses))
 
     @property
     def chosen(self) -> tuple[Texts, Texts]:
@@ -535,9 +520,6 @@ class TranslationSubject(Setup):
         self, masks: Mapping[Any, HeadTensors], texts: Texts, journal: Journal, title: str
     ) -> Arrays:
         """Translate every pair under every mask.
-
-        Args:
-            title: of what is measured, also in the journal.
 
         Returns:
             ``counts_uncut`` (n, 5), ``counts_change`` (M, n, 5), ``reference_lengths`` (n,),
@@ -588,23 +570,12 @@ class TranslationSubject(Setup):
     ) -> Arrays:
         """Like :meth:`outcomes`, with one mask per head: without it, or with it alone in its layer.
 
-        Args:
-            how: ``"one head"`` or ``"all but one"``.
-            name: of the texts, for the journal and the progress bar.
-            only: heads, in the order of their rows; all if not given.
-
-        Returns:
-            the outcomes, with the head of each row in ``heads``.
+        The head of each row is in ``heads``; ``only`` these, in their order, if given.
         """
         masks = _MASKS[how](self.model)
         masks = masks if only is None else {head: masks[head] for head in only}
         outcomes = self.outcomes(masks, texts, journal, f"{how}, {name}")
         return {**outcomes, "heads": heads_array(masks)}
-
-    def alone(self, heads: np.ndarray, texts: Texts, journal: Journal) -> Arrays:
-        """A sweep over only these heads, each kept as the only one of its layer."""
-        name = "the best of each layer"
-        return self.sweep("all but one", texts, journal, name, only=heads_in(heads))
 
     def importance(self, journal: Journal, *, normalize: str | None = "l2") -> HeadTensors:
         """I_h by teacher forcing on the chapters kept for it; a verse's loss sums over pieces."""
@@ -642,20 +613,17 @@ class TranslationSubject(Setup):
     ) -> Arrays:
         """The teacher-forced loss of every reference under every mask, named as in the journal.
 
-        Returns:
-            ``loss`` (M, n), the sum over a reference's pieces in nats, and ``pieces`` (n,), both in
-            the pairs' own order.
+        ``loss`` (M, n) sums over a reference's pieces, in nats; ``pieces`` (n,) counts them.
         """
         prepared = self.forced(pairs)
 
         def measure(mask: HeadTensors) -> Arrays:
             with masked_heads(self.model, mask):  # of the setup that a worker has loaded
-                return {"loss": self._losses(prepared)}
+                return {"loss": self._reference_losses(prepared)}
 
-        units = {f"loss {name}": partial(measure, mask) for name, mask in masks.items()}
-        done = self.compute(units, journal, "loss of the references")
-        loss = np.stack([unit["loss"] for unit in done]).astype(float)
-        return {"loss": loss, "pieces": _pieces(prepared)}
+        named = {f"loss {name}": mask for name, mask in masks.items()}
+        loss = self._under_each(named, measure, journal, "loss of the references")["loss"]
+        return {"loss": loss.astype(float), "pieces": _pieces(prepared)}
 
     def piece_losses(self, pairs: Texts) -> np.ndarray:
         """Loss of every reference under the model as it is now, (n,) in nats per piece.
@@ -663,16 +631,11 @@ class TranslationSubject(Setup):
         Nothing is kept in a journal, which identifies models by the weights they were loaded with.
         """
         prepared = self.forced(pairs)
-        return self._losses(prepared).astype(float) / _pieces(prepared)
+        return self._reference_losses(prepared).astype(float) / _pieces(prepared)
 
-    def _losses(self, prepared: Batches) -> np.ndarray:
+    def _reference_losses(self, prepared: Batches) -> np.ndarray:
         """Loss summed over each reference's pieces, (n,) in nats, in the pairs' own order."""
-        device, per_batch = next(self.model.parameters()).device, []
-        with torch.inference_mode():
-            for batch in prepared.batches:
-                batch = to_device(batch, device)
-                per_batch.append(cross_entropy(self.model(**without_labels(batch)), batch))
-        return prepared.restore(torch.cat(per_batch).cpu().numpy())
+        return prepared.restore(_losses(self.model, prepared.batches, cross_entropy))
 
     def _tokens_left_out(self) -> Tokens:
         return Tokens(special_ids(self.model))
@@ -704,10 +667,6 @@ class LanguageSubject(Setup):
         """The profile's language model on a text; the weights are loaded once per process."""
         return cls(profile, task, _language_model(profile.language_model, profile.device_here))
 
-    @classmethod
-    def _file_of(cls, profile: Profile, task: str) -> None:
-        return None  # nobody trains these weights
-
     def _sent(self) -> dict[str, Any]:
         return {"task": self.task}
 
@@ -724,29 +683,25 @@ class LanguageSubject(Setup):
     @property
     def swept(self) -> list[list[int]]:
         """The test passages on which every single head is cut: the first ones."""
-        most = _enough(self._tested, self.profile.language.head_tokens)
-        return measured_on(self._tested[:most])
+        return measured_on(_first(self._tested, self.profile.language.head_tokens))
 
     @cached_property
     def _tested(self) -> list[list[int]]:
-        passages = self._passages("test")
-        return passages[: _enough(passages, self.profile.language.test_tokens)]
+        return _first(self._passages("test"), self.profile.language.test_tokens)
 
-    @property
+    @cached_property
     def scoring(self) -> list[list[int]]:
-        """The training passages that heads are scored on: the last ones."""
-        return self._train[0]
+        """The training passages that heads are scored on: the last ones, the very last first."""
+        return _first(self._train[::-1], self.profile.language.scoring_tokens)
 
     @property
     def tuning(self) -> list[list[int]]:
         """The training passages that a pruned model is trained on: all but ``scoring``."""
-        return self._train[1]
+        return self._train[: len(self._train) - len(self.scoring)]
 
     @cached_property
-    def _train(self) -> tuple[list[list[int]], list[list[int]]]:
-        passages = self._passages("train")[::-1]
-        n = _enough(passages, self.profile.language.scoring_tokens)
-        return passages[:n], passages[n:][::-1]
+    def _train(self) -> list[list[int]]:
+        return self._passages("train")
 
     def _passages(self, split: str) -> list[list[int]]:
         texts = LANGUAGE_TASKS[self.task].load()[split]
@@ -797,15 +752,9 @@ class LanguageSubject(Setup):
         title: str,
     ) -> Arrays:
         """``loss`` (M, n) in nats, a sum over the tokens of a passage; see :class:`Setup`."""
-        units = self.compute(
-            {
-                name: lambda mask=mask: {"loss": self.losses(self.model, mask, texts)}
-                for name, mask in masks.items()
-            },
-            journal,
-            title,
+        return self._under_each(
+            masks, lambda mask: {"loss": self.losses(self.model, mask, texts)}, journal, title
         )
-        return {"loss": np.stack([unit["loss"] for unit in units])}
 
     def losses(
         self,
@@ -813,18 +762,10 @@ class LanguageSubject(Setup):
         mask: HeadTensors | None = None,
         passages: Sequence[list[int]] | None = None,
     ) -> np.ndarray:
-        """Loss of every passage, by default of the test ones, ``(n,)`` in nats.
-
-        Args:
-            model: the subject's, or one derived from it; masked if a mask is given.
-        """
-        device, losses = next(model.parameters()).device, []
-        mask = ones_mask(model) if mask is None else mask
-        with torch.inference_mode(), masked_heads(model, mask):
-            for batch in self.batches(self.test if passages is None else passages):
-                batch = to_device(batch, device)
-                losses.append(next_token_cross_entropy(model(**without_labels(batch)), batch))
-        return torch.cat(losses).double().cpu().numpy()
+        """Loss (n,) in nats of every passage, by default the test ones, under a mask if given."""
+        batches = self.batches(self.test if passages is None else passages)
+        with masked_heads(model, ones_mask(model) if mask is None else mask):
+            return _losses(model, batches, next_token_cross_entropy).astype(float)
 
     def without_each(self, journal: Journal) -> Arrays:
         """Cut each head in turn: ``heads`` (H, 2), ``loss_uncut`` (n,), ``loss`` (H, n) in nats."""
@@ -843,10 +784,9 @@ class LanguageSubject(Setup):
         return {"heads": heads_array(self.heads), "loss_uncut": loss[0], "loss": loss[1:]}
 
 
-def _enough(passages: Sequence[list[int]], tokens: int) -> int:
-    """How many of the first passages contain ``tokens`` tokens to predict, or all."""
-    held = np.cumsum(predicted(passages))
-    return min(len(passages), int(np.searchsorted(held, tokens)) + 1)
+def _first(passages: list[list[int]], tokens: int) -> list[list[int]]:
+    """The first passages that contain ``tokens`` tokens to predict, or all."""
+    return passages[: int(np.searchsorted(np.cumsum(predicted(passages)), tokens)) + 1]
 
 
 def predicted(passages: Sequence[list[int]]) -> np.ndarray:

@@ -4,15 +4,8 @@
 ['synthetic-pairs', 'mrpc']
 """
 
-from headprune_lib.replication.data.classification import (
-    TASKS,
-    Metric,
-    Task,
-    read_rated,
-    whole_task,
-)
+from headprune_lib.replication.data.classification import TASKS, read_rated, whole_task
 from headprune_lib.replication.data.fetch import (
-    INSTALL,
     Archive,
     MissingData,
     Source,
@@ -20,14 +13,13 @@ from headprune_lib.replication.data.fetch import (
     check_fetched,
     check_hub_cache,
     data_folder,
-    fetch_packages,
     file_sha256,
     locate,
     noted,
+    set_aside_if_wrong,
 )
 from headprune_lib.replication.data.iwslt import Moses
 from headprune_lib.replication.data.own import OWN_TEXTS, own_pairs, own_text
-from headprune_lib.replication.data.parallel import TRANSLATION_TASKS
-from headprune_lib.replication.data.passages import LANGUAGE_TASKS
+from headprune_lib.replication.data.parallel import LANGUAGE_TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.data.synthetic import WORDS, word_tokenizer
-from headprune_lib.replication.data.texts import Texts, normalise, split_by_hash
+from headprune_lib.replication.data.texts import Metric, Texts, normalise, split_by_hash

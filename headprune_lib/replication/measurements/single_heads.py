@@ -489,7 +489,8 @@ def best_heads(context: Context, part: str) -> Measured:
         raw = context.get("all_but_one").raw
         raw = of_cuts(raw, rows_of(best, raw["heads"]))
     else:
-        raw = subject.alone(best, reported, journal)
+        name = "the best of each layer"
+        raw = subject.sweep("all but one", reported, journal, name, only=heads_in(best))
     raw |= prefixed(f"{split}_", tried)
     shown = "test" if context.half == "encoder" else TRANSLATION_TASKS[task].chosen[1]
     return subject.measured(raw, n_examples=len(reported), dataset=f"{task}/{shown}")

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,8 +25,12 @@ from headprune_lib.replication.lazy import (
     transformers,
     utils,
 )
-from headprune_lib.replication.metrics import millinats
-from headprune_lib.replication.models.pretrained import BASES, load_tokenizer, new_classifier
+from headprune_lib.replication.models.pretrained import (
+    BASES,
+    WEIGHTS,
+    load_tokenizer,
+    new_classifier,
+)
 from headprune_lib.replication.models.weights import (
     BFLOAT16,
     TRAINING_VERSION,
@@ -66,11 +70,7 @@ class Batches:
 def make_batches(
     tokenizer, examples: Texts, batch_size: int, max_length: int, order: Sequence[int] | None = None
 ) -> Batches:
-    """Tokenise single texts or pairs, and batch them by length unless an ``order`` is given.
-
-    Raises:
-        ValueError: no examples.
-    """
+    """Tokenise texts or pairs, and batch them by length unless an ``order`` is given."""
     if not len(examples):
         raise ValueError("the dataset is empty: give at least one example")
     sides = [examples.texts] if examples.second is None else [examples.texts, examples.second]
@@ -120,13 +120,21 @@ def evaluate(model: torch.nn.Module, prepared: Batches, mask: masking.HeadTensor
         (logits,) = ablation.masked_logits(model, [batch], mask)
         return logits
 
-    oom_limit = utils.OomLimit()
-    logits = torch.cat(
-        [utils.split_on_oom(masked, batch, torch.cat, oom_limit) for batch in prepared.batches]
-    )
-    labels = torch.cat([batch["labels"] for batch in prepared.batches])
-    correct, loss = answers(logits, labels)
-    return {"correct": prepared.restore(correct), "loss": prepared.restore(loss)}
+    outcomes = answered(masked, prepared.batches)
+    return {name: prepared.restore(values) for name, values in outcomes.items()}
+
+
+def answered(
+    logits_of: Callable[[utils.Batch], torch.Tensor], batches: Sequence[utils.Batch]
+) -> Arrays:
+    """``correct`` and ``loss`` (nats) of every example, (..., n), where logits are (..., n, class).
+
+    A batch for which memory has no room is halved.
+    """
+    oom_limit, joined = utils.OomLimit(), partial(torch.cat, dim=-2)
+    logits = [utils.split_on_oom(logits_of, batch, joined, oom_limit) for batch in batches]
+    correct, loss = answers(joined(logits), torch.cat([batch["labels"] for batch in batches]))
+    return {"correct": correct, "loss": loss}
 
 
 def answers(logits: torch.Tensor, labels: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -135,16 +143,6 @@ def answers(logits: torch.Tensor, labels: torch.Tensor) -> tuple[np.ndarray, np.
     correct = (logits.argmax(-1) == labels).numpy()
     picked = logits.log_softmax(-1).gather(-1, labels.expand(logits.shape[:-1])[..., None])
     return correct, -picked[..., 0].numpy()
-
-
-def compact(correct_uncut, correct, loss_uncut, loss) -> Arrays:
-    """The arrays in stored form: losses in whole thousandths of a nat, masked ones as changes."""
-    return {
-        "correct_uncut": correct_uncut,
-        "correct": correct,
-        "loss_uncut": millinats(loss_uncut),
-        "loss_change": millinats(loss - loss_uncut),
-    }
 
 
 # --- fine-tuning ----------------------------------------------------------------------------------
@@ -157,7 +155,7 @@ def recipe(profile: Profile, seed: int, *, registered: bool = False) -> dict:
     """
     task, base = TASKS[profile.task], BASES[profile.model]
     fields = {"task": task.whole, "base": base.checksums, "seed": seed}
-    if base.tuned:
+    if base.classes:
         return fields
     return fields | {
         "version": TRAINING_VERSION,
@@ -190,11 +188,8 @@ def finetune(profile: Profile, seed: int) -> torch.nn.Module:
     """Train every weight that is not ``frozen``: AdamW, linear warm-up and decay, cross-entropy.
 
     An interrupted fine-tuning resumes from the last complete epoch, and ends with the same weights.
-
-    Raises:
-        ValueError: the model is the user's own classifier, which is fine-tuned already.
     """
-    if BASES[profile.model].tuned:
+    if BASES[profile.model].classes:
         raise ValueError(
             f"{profile.model} is fine-tuned already. Give the model that it was fine-tuned from"
         )
@@ -267,12 +262,8 @@ def finetuned(
     """The fine-tuned classifier of a seed: the stored one, else trained now and stored.
 
     Weights are rounded to float16 before anything is measured with them, so that the file and the
-    measurement refer to the same model.
-
-    Args:
-        seed: the profile's first if not given.
-        kernel: attention implementation; ``"eager"`` is faster where a gradient is needed on a CPU.
-        retrain: train again even if weights are stored.
+    measurement refer to the same model. The eager kernel is faster where a gradient is needed on a
+    CPU.
     """
     seed = profile.seed if seed is None else seed
     base, labels = BASES[profile.model], TASKS[profile.task].labels
@@ -294,14 +285,7 @@ def finetuned(
 
 
 def with_classes_at(model: torch.nn.Module, places: Sequence[int]) -> torch.nn.Module:
-    """Reorder a classifier's classes in place, by permuting the rows of its last layer.
-
-    Args:
-        places: the present numbers of the classes that are to be first, second, and so on.
-
-    Raises:
-        ValueError: no last layer with one row per class is found.
-    """
+    """Put the classes with these numbers first, second, and so on, by permuting the last layer."""
     if [*places] == sorted(places):
         return model
     ids = torch.arange(3, 11)[None]
@@ -325,8 +309,8 @@ def weights_path(base: str, recipe: dict) -> Path:
 
     A committed file of another recipe is left alone. The user's own classifier has its own file.
     """
-    if tuned := BASES[base].tuned:
-        return tuned
+    if BASES[base].classes:
+        return BASES[base].folder() / WEIGHTS
     committed = models_root() / f"{file_name(base, recipe)}.safetensors"
     if committed.is_file() and stored_recipe(committed) == recipe:
         return committed
@@ -369,8 +353,7 @@ def retrained(
     An interrupted training resumes from its last epoch. Unlike stored weights, these are unrounded.
 
     Args:
-        model: the subject's, with some heads removed; changed in place.
-        heads: identifies which heads are removed.
+        model: the subject's, changed in place; ``heads`` identifies those that were removed.
     """
     profile = subject.profile
     signature = [recipe_of(profile, way), way, subject.weights_sha256, heads, profile.device_here]
@@ -410,11 +393,7 @@ def last_examples(profile: Profile) -> Texts:
 
 
 def outcomes(profile: Profile, finetuning: Finetuning, held_out: Texts, journal: Journal) -> Arrays:
-    """Fine-tune on all but the last ``len(held_out)`` training examples; evaluate on ``held_out``.
-
-    Returns:
-        ``correct`` and ``loss`` (nats), each (n,).
-    """
+    """Fine-tune on all but the last ``len(held_out)`` training examples; evaluate on these."""
     n_train = len(TASKS[profile.task].split("train", profile.data)) - len(held_out)
     tried = dataclasses.replace(finetuning, n_train=n_train)
     trying = dataclasses.replace(profile, finetuning=tried)

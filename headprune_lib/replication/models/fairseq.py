@@ -16,9 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from headprune_lib.messages import unknown
-from headprune_lib.replication.data import Archive, Moses, iwslt
+from headprune_lib.replication.data import Archive, Moses, file_sha256, iwslt
 from headprune_lib.replication.lazy import fairseq_import, saving
-from headprune_lib.replication.models.weights import sha256_of
 from headprune_lib.replication.profiles import FairseqRecipe, Published
 from headprune_lib.replication.store.files import locked, replace_files
 
@@ -293,9 +292,9 @@ def checkpoint_of(published: Published) -> Path:
 def described(published: Published) -> dict:
     """Hash and any URL of published weights, in place of a recipe; fetches an archive if needed."""
     if published.folder:
-        return {"sha256": sha256_of(checkpoint_of(published))}
+        return {"sha256": file_sha256(checkpoint_of(published))}
     archive = archive_of(published)
-    return {"url": archive.url, "sha256": sha256_of(archive.folder() / _CHECKPOINT)}
+    return {"url": archive.url, "sha256": file_sha256(archive.folder() / _CHECKPOINT)}
 
 
 def load_public(

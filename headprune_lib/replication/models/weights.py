@@ -6,7 +6,6 @@ import hashlib
 import json
 import socket
 import warnings
-from functools import lru_cache
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -90,7 +89,7 @@ def read_weights(path: Path, recipe: dict) -> dict[str, torch.Tensor] | None:
             if stored != recipe:
                 raise ValueError(f"trained by another recipe: {stored}, wanted {recipe}")
             # weights of before there were such files are read without it
-            if noted.is_file() and noted.read_text().strip() != sha256_of(path):
+            if noted.is_file() and noted.read_text().strip() != file_sha256(path):
                 raise ValueError(f"its SHA-256 is not the one in {noted.name}")
             return {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, OSError) as error:
@@ -104,12 +103,8 @@ def load_trained(
 ) -> torch.nn.Module:
     """The model in evaluation mode, with stored tensors in place of its own.
 
-    Args:
-        what: the model's name, for the error message.
-        whole: whether ``weights`` must include every trainable parameter.
-
-    Raises:
-        ValueError: a tensor is missing, or unknown to the model, or of another shape.
+    Raises ValueError for a tensor that does not fit or, with ``whole``, for a trainable parameter
+    without one; ``what`` is the model's name in the message.
     """
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     asked = {name for name, weight in model.named_parameters() if weight.requires_grad}
@@ -143,23 +138,12 @@ def _recipe_in(file: safe_open) -> dict | None:
     return recipe and {name: value for name, value in recipe.items() if name != _TRAINED_IN}
 
 
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file of weights; an unchanged file is read once per process."""
-    state = path.stat()
-    return _sha256(path, state.st_mtime_ns, state.st_size)
-
-
-@lru_cache(maxsize=256)
-def _sha256(path: Path, _modified: int, _size: int) -> str:
-    return file_sha256(path)
-
-
 def check_worker_has(path: Path | None, sha256: str) -> None:
     """Raises FileNotFoundError if a worker of a cluster lacks the weights to measure with.
 
     It would otherwise train new ones, and measure something else.
     """
-    digest = sha256_of(path) if path is not None and path.is_file() else None
+    digest = file_sha256(path) if path is not None and path.is_file() else None
     if digest != sha256:
         raise FileNotFoundError(
             f"{socket.gethostname()} has {'other' if digest else 'no'} weights"

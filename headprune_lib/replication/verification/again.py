@@ -24,7 +24,7 @@ import numpy as np
 
 from headprune_lib.replication import stats, store
 from headprune_lib.replication.bounds import ORDERS_UP_TO
-from headprune_lib.replication.data import MissingData
+from headprune_lib.replication.data import MissingData, file_sha256
 from headprune_lib.replication.lazy import setups
 from headprune_lib.replication.measurements import MEASUREMENTS
 from headprune_lib.replication.measurements.base import Context
@@ -33,7 +33,6 @@ from headprune_lib.replication.measurements.obtaining import (
     OtherWeights,
     half_of,
     results_folder,
-    sha256_of,
 )
 from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.models.pretrained import LANGUAGE_MODELS
@@ -372,7 +371,7 @@ def missing(result: Result, run: dict[str, Any], profile: Profile) -> str:
         within = [f", after {name} {run[name]}" for name in ("epoch", "update") if name in run]
         which = f"{setting(result)}, seed {run['seed']}{''.join(within)}"
         return f"the weights of {which}, are not committed"
-    if (digest := sha256_of(path)) == run["weights_sha256"]:
+    if (digest := file_sha256(path)) == run["weights_sha256"]:
         return ""
     message = (
         f"{path} has SHA-256 {digest}, and {result.measurement} of {setting(result)} was measured "

@@ -45,7 +45,7 @@ def test_markup_goes_and_pairs_that_do_not_fit_are_left_out(own):
     assert len(splits["test"]) == 10 and "Dr. Müller ging' weg." in splits["test"].sources
     tokens = (iwslt.prepared() / "test.tokens.de").read_text().splitlines()
     assert tokens[0] == "dr. müller ging &apos; weg ."
-    assert set(TASK.checksums) == {f"{iwslt.NAME}/{name}" for name in splits}
+    assert set(TASK.checksums()) == {f"{iwslt.NAME}/{name}" for name in splits}
 
 
 def test_prepared_text_is_made_once_and_nothing_half_done_is_left(own, monkeypatch):

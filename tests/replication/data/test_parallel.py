@@ -83,6 +83,6 @@ def test_sets_of_news_become_splits_and_gaps_are_left_out(tmp_path, monkeypatch)
     assert {place[0] for place in splits["score"].places} == {2009, 2010, 2011, 2012}
     rows = dict(zip(splits["test"].sources, splits["test"].targets, strict=True))
     assert rows["Two cats. 2013"] == "Deux.2013" and "Trois.2013" not in rows.values()
-    assert task.chosen == ("test", "valid") and len(task.checksums) == 6
+    assert task.chosen == ("test", "valid") and len(task.checksums()) == 6
     with pytest.raises(ValueError, match="wmt14-enfr has no split train, only score, test, valid"):
         task.split("train")

@@ -19,9 +19,9 @@ from headprune_lib.replication.measurements.obtaining import (
     HALF_OF,
     OtherWeights,
     Request,
+    file_sha256,
     obtain,
     results_folder,
-    sha256_of,
 )
 from headprune_lib.replication.measurements.orders import losses_under
 from headprune_lib.replication.models.encoders import file_name, recipe, weights_path
@@ -302,7 +302,7 @@ def test_other_weights_in_the_cache_are_told_with_both_hashes(smoke, other):
     with pytest.warns(UserWarning, match="part outcomes of one_head/synthetic/tiny") as caught:
         assert measurements.get("one_head", smoke).to_json() == first.to_json()
     (message,) = [str(one.message) for one in caught]
-    assert sha256_of(path) in message and run["weights_sha256"] in message
+    assert file_sha256(path) in message and run["weights_sha256"] in message
     assert message.endswith("headprune reproduce one_head --profile smoke")
 
 
@@ -315,9 +315,9 @@ def test_other_committed_weights_are_an_error_until_all_parts_are_measured(
     path = other(committed=True)
     with pytest.raises(OtherWeights, match="measured on .* Put the committed file back") as caught:
         measurements.get("one_head", smoke)
-    assert str(path) in str(caught.value) and sha256_of(path) in str(caught.value)
+    assert str(path) in str(caught.value) and file_sha256(path) in str(caught.value)
     fresh = measurements.get("one_head", smoke, fresh=True)
-    assert fresh.parts["outcomes"].runs[0]["weights_sha256"] == sha256_of(path)
+    assert fresh.parts["outcomes"].runs[0]["weights_sha256"] == file_sha256(path)
     assert measurements.get("one_head", smoke).to_json() == fresh.to_json()
     monkeypatch.setattr(EncoderSubject, "curve", None)  # refused before anything is measured
     with pytest.raises(OtherWeights, match="part fisher of .* --by 'fisher'$"):
