@@ -112,6 +112,7 @@ def bootstrap_curves(
     seed: int,
     statistic: Statistic | None = None,
     together: Mapping[str, str] | None = None,
+    trainings: Mapping[str, ArrayLike] | None = None,
 ) -> dict[str, Array]:
     """Resampled mean curves, name -> (resamples, shares), from name -> (runs, shares, examples).
 
@@ -121,7 +122,8 @@ def bootstrap_curves(
     Row i of every curve uses the same draw of examples, for all its shares and runs, so that the
     difference of two curves is paired. If a curve has several runs (seeds), its runs are resampled
     too, within the curve and independently of which other curves are given. Curves of the same runs
-    share these draws if ``together`` gives them the same name.
+    share these draws if ``together`` gives them the same name. ``trainings`` names the training of
+    each run, (runs,): trainings are then resampled, and the mean over the runs of one counts.
     """
     curves = {name: np.asarray(curve) for name, curve in correct.items()}
     n = next(iter(curves.values())).shape[2]
@@ -137,7 +139,11 @@ def bootstrap_curves(
             runs, shares = curve.shape[:2]
             sums = (counts @ flat[name]).reshape(len(counts), runs, shares, *curve.shape[3:])
             scores = sums / n if statistic is None else statistic(sums.astype(np.float64))
-            drawn = bootstrap_indices(runs, len(counts), run_rngs[name])
+            if trainings is not None:
+                of_run = np.asarray(trainings[name])
+                means_of = [scores[:, of_run == training].mean(1) for training in np.unique(of_run)]
+                scores = np.stack(means_of, axis=1)
+            drawn = bootstrap_indices(scores.shape[1], len(counts), run_rngs[name])
             means[name][rows] = np.take_along_axis(scores, drawn[..., None], axis=1).mean(axis=1)
     return means
 

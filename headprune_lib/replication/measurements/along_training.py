@@ -13,7 +13,7 @@ journal keeps each unit of work separately.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,9 +24,8 @@ from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import C5_REMOVED, LEAST_BLEU
 from headprune_lib.replication.engine import in_turn, run_units
 from headprune_lib.replication.lazy import masking, selection, setups
-from headprune_lib.replication.measurements.base import Context, Own, measurement
+from headprune_lib.replication.measurements.base import Constants, Context, Own, measurement
 from headprune_lib.replication.measurements.estimates import (
-    Resamples,
     Scored,
     of_losses,
     of_translations,
@@ -225,19 +224,6 @@ def further_masks(
 # --- what the checkpoints say ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Statistics(Resamples):
-    """Constants; ``removed`` is the share of heads at which orders and checkpoints are compared.
-
-    An unpruned checkpoint needs ``least_bleu`` to count in the slopes of the BLEU kept: below it,
-    the ratio is noise. An interval over trainings needs ``least_trainings`` of them.
-    """
-
-    removed: float = C5_REMOVED
-    least_bleu: float = LEAST_BLEU
-    least_trainings: int = 3
-
-
 def outcomes_of(raw: Arrays, i: int) -> Arrays:
     """The outcomes of checkpoint ``i`` of a training, counted from 0."""
     return {
@@ -257,7 +243,7 @@ def _verse_importance(raw: Arrays) -> np.ndarray:
     return np.concatenate([raw[f"each {kind}"] for kind in KINDS], axis=1).astype(float)
 
 
-def _checkpoint(raw: Arrays, at: int, statistics: Statistics) -> Record:
+def _checkpoint(raw: Arrays, at: int, statistics: Constants) -> Record:
     along, bleu = len(raw["shares"]), _bleu(raw).drawn(statistics)
     kept = bleu.map(lambda bleu: stats.kept_above_chance(bleu, bleu[..., :1], nothing=0.0))
     uncut = raw["reference_loss_uncut"]
@@ -355,7 +341,7 @@ KEPT = ("importance", "random", "kept")
 
 def slopes(
     trainings: list[Record],
-    statistics: Statistics,
+    statistics: Constants,
     texts: list[list[dict[str, np.ndarray]]] | None = None,
 ) -> dict[str, Record]:
     """Slopes over ln(updates) of what grows during training, the untrained model left out.
@@ -393,7 +379,7 @@ def slopes(
 def _slope(
     lines: list[list[tuple[Record, np.ndarray | None]]],
     of: Callable[[Record], float],
-    statistics: Statistics,
+    statistics: Constants,
 ) -> Record:
     runs, influences = [], []
     for points in lines:
@@ -438,7 +424,11 @@ def _own(profile: Profile, part: str) -> Own:
     "along_training",
     version=3,
     parameters=["n_verses", "steps"],
-    statistics=Statistics(),
+    # orders and checkpoints are compared at ``removed``; an unpruned checkpoint needs ``least_bleu``
+    # to count in the slopes of the BLEU kept: below it, the ratio is noise
+    statistics=Constants(
+        resamples=5_000, seed=0, removed=C5_REMOVED, least_bleu=LEAST_BLEU, least_trainings=3
+    ),
     halves=("translation",),
     parts=_parts,
     own=_own,
@@ -471,7 +461,7 @@ def along_training(context: Context, part: str) -> Measured:
 
 
 @along_training.summary
-def _(outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     """Values of all trainings that were measured; one is enough.
 
     ``trainings`` has the checkpoints of each in order of updates; see :func:`slopes`.

@@ -27,7 +27,6 @@ from headprune_lib.replication.measurements.base import (
 from headprune_lib.replication.measurements.estimates import (
     Difference,
     Drawn,
-    Resamples,
     Scored,
     joined,
     mean_curves,
@@ -60,15 +59,8 @@ from headprune_lib.replication.store.packing import BESIDE, KINDS
 # --- the curves of a result -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Statistics(Resamples):
-    """Resamples, and the tolerated losses at which the removable share is reported.
-
-    Orders are compared over the whole curve, and up to the share ``early`` of heads removed.
-    """
-
-    tolerances: tuple[float, ...] = TOLERANCES
-    early: float = C8_UP_TO
+STATISTICS = Constants(resamples=5_000, seed=0, tolerances=TOLERANCES, early=C8_UP_TO)
+"""Of curves: orders are compared over the whole curve, and up to the share ``early`` removed."""
 
 
 MAIN = "importance main"
@@ -144,7 +136,7 @@ def _by_order(outcomes: Outcomes, way: str = "") -> dict[str, Scored]:
     return curves
 
 
-def read_curves(outcomes: Outcomes, statistics: Statistics) -> Curves:
+def read_curves(outcomes: Outcomes, statistics: Constants) -> Curves:
     """The curves in the outcomes of a result's parts."""
     by_order = _by_order(outcomes)
     return Curves(
@@ -155,7 +147,7 @@ def read_curves(outcomes: Outcomes, statistics: Statistics) -> Curves:
     )
 
 
-def curve_values(outcomes: Outcomes, curves: Curves, statistics: Statistics) -> dict[str, Any]:
+def curve_values(outcomes: Outcomes, curves: Curves, statistics: Constants) -> dict[str, Any]:
     """The values of each order on its own.
 
     Returns:
@@ -298,7 +290,7 @@ def _own_of_kind(profile: Profile, half: Half, part: str) -> Own:
         "encoder": ["n_examples", "steps"],
         "translation": ["n_verses", "n_headline", "steps"],
     },
-    statistics=Statistics(),
+    statistics=STATISTICS,
     halves=HALVES,
     parts=_parts,
     own=_own,
@@ -323,7 +315,7 @@ def pruning_curve(context: Context, part: str) -> Measured:
 
 
 @pruning_curve.summary
-def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
+def _(half: Half, outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     """The values of :func:`curve_values`, and areas of importance minus each other order's.
 
     Each difference is over the other order's trainings: all (``joined``), or only the first.
@@ -354,7 +346,7 @@ def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
     version=3,
     parameters=["n_verses", "steps"],
     # compared by the area up to a share of a kind's heads, and shown at some shares
-    statistics=Constants(**vars(Statistics()), up_to=C4_UP_TO, shown=C4_SHOWN),
+    statistics=Constants(**vars(STATISTICS), up_to=C4_UP_TO, shown=C4_SHOWN),
     halves=("translation",),
     parts=_kind_parts,
     own=_own_of_kind,

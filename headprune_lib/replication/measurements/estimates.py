@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.replication import stats
+from headprune_lib.replication.measurements.base import Constants
 from headprune_lib.replication.metrics import MILLINAT, SCORES, Score, corpus_bleu, unpack
 from headprune_lib.replication.order_names import IMPORTANCE
 from headprune_lib.replication.store import Arrays
@@ -22,20 +23,12 @@ Prunable = dict[str, Any]
 """The largest share of the heads removable at a tolerated loss: ``share``, ``interval`` (95%)."""
 
 
-@dataclass(frozen=True)
-class Resamples:
-    """The number of a bootstrap's resamples, and the seed that draws them."""
-
-    resamples: int = 5_000
-    seed: int = 0
-
-
 def interval_record(drawn: np.ndarray) -> np.ndarray:
     """The 95% interval of bootstrap draws ``(resamples, ...)``: low and high along the first axis."""
     return np.quantile(drawn, [0.025, 0.975], axis=0)
 
 
-def correlation_record(x: np.ndarray, y: np.ndarray, method: str, draws: Resamples) -> Correlation:
+def correlation_record(x: np.ndarray, y: np.ndarray, method: str, draws: Constants) -> Correlation:
     """A correlation over heads; all None for fewer than 3, or where a side does not vary."""
     if len(x) < 3 or min(np.ptp(x), np.ptp(y)) == 0:
         return _correlation(None)
@@ -46,7 +39,7 @@ def partial_record(
     x: np.ndarray,
     y: np.ndarray,
     groups: np.ndarray,
-    draws: Resamples,
+    draws: Constants,
     given: Sequence[np.ndarray] = (),
 ) -> Correlation:
     """Spearman's correlation over heads, with their groups and ``given`` variables held fixed.
@@ -149,7 +142,7 @@ class Scored:
         """The scores on all texts, (...)."""
         return self.of(self.counts.sum(-2))
 
-    def drawn(self, draws: Resamples) -> Drawn:
+    def drawn(self, draws: Constants) -> Drawn:
         """The scores, also on resampled texts, the same resamples for all masks."""
         *masks, texts, k = self.counts.shape
         flat = self.counts.reshape(-1, texts, k)
@@ -204,7 +197,7 @@ def joined(parts: Sequence[Scored]) -> Scored:
     return dataclasses.replace(parts[0], counts=np.concatenate([part.counts for part in parts]))
 
 
-def mean_curves(curves: Mapping[str, Scored], draws: Resamples) -> dict[str, Drawn]:
+def mean_curves(curves: Mapping[str, Scored], draws: Constants) -> dict[str, Drawn]:
     """The mean over runs, (steps,), also on resampled texts and runs, paired between curves."""
     # whichever kind's heads are removed, the trainings are the same
     together = {name: IMPORTANCE for name in curves if name.endswith(f" {IMPORTANCE}")}

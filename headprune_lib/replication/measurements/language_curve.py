@@ -16,10 +16,9 @@ import numpy as np
 from headprune_lib.replication.bounds import C8_UP_TO
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.lazy import language, masking, selection, setups, training, utils
-from headprune_lib.replication.measurements.base import Context, Own, measurement
+from headprune_lib.replication.measurements.base import Constants, Context, Own, measurement
 from headprune_lib.replication.measurements.curves import Curves
 from headprune_lib.replication.measurements.estimates import (
-    Resamples,
     mean_curves,
     of_losses,
     scored,
@@ -129,7 +128,7 @@ def _own_of_recovery(profile: Profile, part: str) -> Own:
     "language_heads",
     version=1,
     parameters=lambda profile: {"head_tokens": profile.language.head_tokens},
-    statistics=Resamples(),
+    statistics=Constants(resamples=5_000, seed=0),
     halves=("language",),
 )
 def language_heads(context: Context) -> Measured:
@@ -147,7 +146,7 @@ def language_heads(context: Context) -> Measured:
 
 
 @language_heads.summary
-def _(raw: Arrays, statistics: Resamples) -> dict[str, Any]:
+def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """The loss per token that cutting each head adds, in nats, and the uncut model's ``loss``."""
     tokens = int(raw["tokens"].sum())
     change = of_losses(raw["loss_change"][None] / MILLINAT, raw["tokens"])
@@ -168,7 +167,7 @@ def _(raw: Arrays, statistics: Resamples) -> dict[str, Any]:
     "language_curve",
     version=1,
     parameters=lambda profile: {"shares": profile.language.shares},
-    statistics=Resamples(),
+    statistics=Constants(resamples=5_000, seed=0),
     halves=("language",),
     parts=lambda: ORDERS,
     own=_own,
@@ -213,7 +212,7 @@ def language_curve(context: Context, part: str) -> Measured:
 
 
 @language_curve.summary
-def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     """Loss curves in nats per token, and ``differences`` of the other orders from the paper's.
 
     Returns:
@@ -258,7 +257,7 @@ def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
     "language_recovery",
     version=1,
     parameters=_tuning,
-    statistics=Resamples(),
+    statistics=Constants(resamples=5_000, seed=0),
     halves=("language",),
     parts=lambda profile: tuple(f"removed {share:.0%}" for share in profile.language.recovered),
     own=_own_of_recovery,
@@ -296,7 +295,7 @@ def language_recovery(context: Context, part: str) -> Measured:
 
 
 @language_recovery.summary
-def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     """Perplexity after removing heads, and after training again: a row per part, by share removed.
 
     The uncut model is trained the same way: its gain comes from seeing this kind of text.

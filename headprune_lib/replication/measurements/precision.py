@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.replication.lazy import ablation, masking, scoring, selection, setups, torch
-from headprune_lib.replication.measurements.base import Context, measurement
-from headprune_lib.replication.measurements.estimates import Resamples, correlation_record
+from headprune_lib.replication.measurements.base import Constants, Context, measurement
+from headprune_lib.replication.measurements.estimates import correlation_record
 from headprune_lib.replication.measurements.orders import masks_along
 from headprune_lib.replication.metrics import MILLINAT, millinats
 from headprune_lib.replication.models.encoders import Batches, answers
@@ -36,7 +36,7 @@ SHARES = (0.0, 0.2, 0.5)
         "examples": EXAMPLES,
         "shares": SHARES,
     },
-    statistics=Resamples(10_000),
+    statistics=Constants(resamples=10_000, seed=0),
 )
 def precision(context: Context) -> Measured:
     """Scores, and answers and losses at each share masked, in each precision."""
@@ -101,7 +101,7 @@ def _autocast(subject: setups.EncoderSubject, *, enabled: bool) -> torch.autocas
 
 
 @precision.summary
-def _(raw: Arrays, statistics: Resamples) -> dict[str, Any]:
+def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """Compare bfloat16 with float32 at each share masked (``rows``), and their orders of heads.
 
     In a row, ``answers`` is the share of examples that both answer alike, ``loss_apart`` the mean

@@ -25,10 +25,16 @@ from headprune_lib.replication.lazy import (
     torch,
     utils,
 )
-from headprune_lib.replication.measurements.base import HALVES, Context, Half, Own, measurement
+from headprune_lib.replication.measurements.base import (
+    HALVES,
+    Constants,
+    Context,
+    Half,
+    Own,
+    measurement,
+)
 from headprune_lib.replication.measurements.estimates import (
     Drawn,
-    Resamples,
     Scored,
     of_answers,
     of_losses,
@@ -140,7 +146,7 @@ class _Runs:
     chance: float
 
 
-def _at(raw: Arrays, when: str, statistics: Resamples) -> _Runs:
+def _at(raw: Arrays, when: str, statistics: Constants) -> _Runs:
     """A part's runs: ``"uncut"``, or without heads ``"before"`` or ``"after"`` training again."""
     loss = of_losses(np.atleast_2d(raw[f"loss_{when}"]) / MILLINAT)
     if "labels" in raw:
@@ -225,7 +231,7 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     "recovery",
     version=1,
     parameters={"encoder": ["n_examples"], "translation": ["n_headline"]},
-    statistics=Resamples(10_000),
+    statistics=Constants(resamples=10_000, seed=0),
     halves=HALVES,
     parts=_parts,
     own=_own,
@@ -261,7 +267,7 @@ def recovery(context: Context, part: str) -> Measured:
 
 
 @recovery.summary
-def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     """Values of all parts, on the same resamples of test examples.
 
     Rows are sorted by way of training, share and order, whichever part was measured first.

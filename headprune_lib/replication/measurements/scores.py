@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import scipy
 
+from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.lazy import masking, scoring, selection, setups, torch
 from headprune_lib.replication.measurements.base import Constants, Context, Own, Runs, measurement
 from headprune_lib.replication.measurements.estimates import (
-    Resamples,
     correlation_record,
     interval_record,
     partial_record,
@@ -33,18 +33,15 @@ from headprune_lib.replication.measurements.single_heads import one_head
 from headprune_lib.replication.measurements.which_first import (
     COMPARED,
     N_EXAMPLES,
-    Statistics,
+    compare,
     contrast,
-    follow,
     loss_area,
     tested,
-    values_of,
 )
 from headprune_lib.replication.metrics import MILLINAT, SCORES
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.order_names import (
     NamedOrder,
-    further_training,
     parse_part,
     read_name,
     tokens_of,
@@ -173,7 +170,7 @@ def _own_of_criterion(profile: Profile, part: str) -> Own:
     "stability",
     version=1,
     parameters=["n_scoring", "n_domain", "domains"],
-    statistics=Resamples(10_000),
+    statistics=Constants(resamples=10_000, seed=0),
     parts=lambda: CRITERIA,
     own=_own_of_criterion,
     texts=lambda profile, task: (task, *profile.domains),
@@ -211,13 +208,13 @@ def effect_of(cuts: Arrays) -> np.ndarray:
 
 
 @stability.summary
-def _(outcomes: Outcomes, runs: Runs, statistics: Resamples) -> dict[str, Any]:
+def _(outcomes: Outcomes, runs: Runs, statistics: Constants) -> dict[str, Any]:
     """The values of :func:`_stability`, by criterion."""
     orders = dict.fromkeys(parse_part(name).curve for name in outcomes)
     return {"criteria": {order: _stability(order, outcomes, runs, statistics) for order in orders}}
 
 
-def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Resamples) -> dict[str, Any]:
+def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Constants) -> dict[str, Any]:
     """Rank correlations of a criterion's scores.
 
     ``domains``: with the scores on other text. ``trainings``: between every two trainings, with
@@ -308,7 +305,7 @@ def drawn(texts: Texts) -> Iterator[tuple[int, int, Texts]]:
         "sizes": list(sizes_of(n_pool(profile))),
         "draws": DRAWS,
     },
-    statistics=Resamples(),
+    statistics=Constants(resamples=5_000, seed=0),
     parts=lambda: ("importance", "entropy"),
     own=lambda part: Own({"order": part, "criterion": scored_once(part).criterion.version}),
 )
@@ -347,12 +344,12 @@ def scoring_examples(context: Context, part: str) -> Measured:
 
 
 @scoring_examples.summary
-def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     """Values by criterion and number of sentences, the smallest number first."""
     return {"criteria": {name: _of_sizes(raw, statistics) for name, raw in outcomes.items()}}
 
 
-def _of_sizes(raw: Arrays, statistics: Resamples) -> list[dict[str, Any]]:
+def _of_sizes(raw: Arrays, statistics: Constants) -> list[dict[str, Any]]:
     """Values for each number of sentences.
 
     ``with_all`` is the mean rank correlation with the scores on all sentences, ``each`` that of
@@ -361,23 +358,18 @@ def _of_sizes(raw: Arrays, statistics: Resamples) -> list[dict[str, Any]]:
     """
     sizes = [int(n) for n in np.unique(raw["n"])]
     # a number of sentences counts as an order, a draw as its training
-    outcomes, runs = {}, {}
-    for n, draw in itertools.product(sizes, range(DRAWS)):
-        name = further_training(draw, str(n))
-        outcomes[name], runs[name] = _run(raw, n, draw), [{"seed": draw}]
-    settings = Statistics(statistics.resamples, statistics.seed)
-    orders = values_of(outcomes, runs, settings)["orders"]
-    followed = follow(outcomes, runs)
-    whole = followed[str(sizes[-1])]
+    orders = {str(n): {draw: _run(raw, n, draw) for draw in range(DRAWS)} for n in sizes}
+    settings = Constants(**vars(statistics), up_to=ORDERS_UP_TO)
+    areas = compare(orders, settings)["orders"]
     rows = []
     for n in sizes:
-        lost = contrast(whole, followed[str(n)], whole.trainings, settings)
+        lost = contrast(orders[str(sizes[-1])], orders[str(n)], settings)
         rows.append(
             {
                 "n": n,
                 **_ranks(raw, n, statistics),
-                "area": orders[str(n)]["area"],
-                "added_loss": orders[str(n)]["added_loss"],
+                "area": areas[str(n)]["area"],
+                "added_loss": areas[str(n)]["added_loss"],
                 "lost": lost["area"],
                 "loss_lost": lost["loss"],
             }
@@ -396,7 +388,7 @@ def _run(raw: Arrays, n: int, draw: int) -> Arrays:
     }
 
 
-def _ranks(raw: Arrays, n: int, statistics: Resamples) -> dict[str, Any]:
+def _ranks(raw: Arrays, n: int, statistics: Constants) -> dict[str, Any]:
     """Rank correlations of the draws with all sentences, resampled over draws and heads."""
     flat = raw["scores"].reshape(len(raw["n"]), -1)
     draws, whole = flat[raw["n"] == n], flat[raw["n"] == raw["n"].max()][0]
