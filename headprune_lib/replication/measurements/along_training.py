@@ -28,10 +28,9 @@ from headprune_lib.replication.measurements.base import Constants, Context, Own,
 from headprune_lib.replication.measurements.estimates import (
     Scored,
     of_losses,
-    of_translations,
 )
 from headprune_lib.replication.measurements.orders import random_order
-from headprune_lib.replication.measurements.single_heads import sacrebleus_own
+from headprune_lib.replication.measurements.single_heads import sacrebleus_own, scored_cuts
 from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.models.translators import (
     kept_updates,
@@ -231,20 +230,13 @@ def outcomes_of(raw: Arrays, i: int) -> Arrays:
     }
 
 
-def _bleu(raw: Arrays) -> Scored:
-    """N-gram counts of the translations, (1 + M, verses, 10), the unmasked model first."""
-    uncut = raw["counts_uncut"]
-    packed = np.concatenate([uncut[None], uncut + raw["counts_change"]])
-    return of_translations(packed, raw["reference_lengths"])
-
-
 def _verse_importance(raw: Arrays) -> np.ndarray:
     """The importance of heads by verse, (verses, layers of all kinds, heads)."""
     return np.concatenate([raw[f"each {kind}"] for kind in KINDS], axis=1).astype(float)
 
 
 def _checkpoint(raw: Arrays, at: int, statistics: Constants) -> Record:
-    along, bleu = len(raw["shares"]), _bleu(raw).drawn(statistics)
+    along, bleu = len(raw["shares"]), scored_cuts(raw).drawn(statistics)
     kept = bleu.map(lambda bleu: stats.kept_above_chance(bleu, bleu[..., :1], nothing=0.0))
     uncut = raw["reference_loss_uncut"]
     nats = np.concatenate([uncut[None], uncut + raw["reference_loss_change"]]) / MILLINAT
@@ -288,7 +280,7 @@ def _normalised(scores: np.ndarray) -> np.ndarray:
 
 def _influences(raw: Arrays, at: int) -> dict[str, np.ndarray]:
     """Name of a slope -> each verse's influence on its share of BLEU kept, (verses,)."""
-    scored = _bleu(raw)
+    scored = scored_cuts(raw)
     bleu, of_texts = scored.scores, stats.text_influences(scored.of, scored.counts.astype(float))
     if bleu[0] <= 0:
         return {name: np.zeros(of_texts.shape[1]) for name in KEPT}
@@ -340,9 +332,7 @@ KEPT = ("importance", "random", "kept")
 
 
 def slopes(
-    trainings: list[Record],
-    statistics: Constants,
-    texts: list[list[dict[str, np.ndarray]]] | None = None,
+    trainings: list[Record], texts: list[list[dict[str, np.ndarray]]], statistics: Constants
 ) -> dict[str, Record]:
     """Slopes over ln(updates) of what grows during training, the untrained model left out.
 
@@ -357,55 +347,46 @@ def slopes(
         ``interval`` over trainings and, for the BLEU kept, verses, with its standard ``error`` and
         Satterthwaite's degrees of ``freedom``: None with fewer than three trainings.
     """
+    trained = [
+        [
+            (point, influences)
+            for point, influences in zip(training["checkpoints"], of_points, strict=True)
+            if point["updates"]
+        ]
+        for training, of_points in zip(trainings, texts, strict=True)
+    ]
+    if any(point["kept_random"] is None for points in trained for point, _ in points):
+        return {}
     fitted: dict[str, Record] = {}
-    for name, of in GROWING.items():
-        lines = []
-        for i, training in enumerate(trainings):
-            points = [
-                (point, texts[i][j].get(name) if texts else None)
-                for j, point in enumerate(training["checkpoints"])
-                if point["updates"]
-            ]
-            if any(point["kept_random"] is None for point, _ in points):
-                return {}
-            if name in KEPT:
-                points = [pair for pair in points if pair[0]["bleu"][0] >= statistics.least_bleu]
-            lines.append(points)
+    for name in GROWING:
+        least = statistics.least_bleu if name in KEPT else 0
+        lines = [[pair for pair in points if pair[0]["bleu"][0] >= least] for points in trained]
         if all(len(points) > 1 for points in lines):
-            fitted[name] = _slope(lines, of, statistics)
+            fitted[name] = _slope(name, lines, statistics)
     return fitted
 
 
 def _slope(
-    lines: list[list[tuple[Record, np.ndarray | None]]],
-    of: Callable[[Record], float],
-    statistics: Constants,
+    name: str, lines: list[list[tuple[Record, dict[str, np.ndarray]]]], statistics: Constants
 ) -> Record:
     runs, influences = [], []
     for points in lines:
         x = np.log([point["updates"] for point, _ in points])
         weights = (x - x.mean()) / np.square(x - x.mean()).sum()
-        runs.append(float(weights @ [of(point) for point, _ in points]))
-        of_texts = [np.zeros(2) if verses is None else verses for _, verses in points]
-        influences.append(weights @ np.stack(of_texts))
-    if len(runs) < statistics.least_trainings:
-        nothing = {"interval": None, "error": None, "freedom": None}
-        return {"difference": float(np.mean(runs)), **nothing, "runs": runs}
-    mean = stats.over_trainings(runs, influences)
+        runs.append(float(weights @ [GROWING[name](point) for point, _ in points]))
+        influences.append(weights @ np.stack([of.get(name, np.zeros(2)) for _, of in points]))
+    several = len(runs) >= statistics.least_trainings
+    mean = stats.over_trainings(runs, influences) if several else None
     return {
-        "difference": mean.value,
-        "interval": [mean.low, mean.high],
-        "error": mean.error,
-        "freedom": mean.freedom,
+        "difference": float(np.mean(runs)),
+        "interval": mean and [mean.low, mean.high],
+        "error": mean and mean.error,
+        "freedom": mean and mean.freedom,
         "runs": runs,
     }
 
 
 # --- the measurement ------------------------------------------------------------------------------
-
-
-def _parts(profile: Profile, task: str) -> tuple[str, ...]:
-    return tuple(f"training {seed}" for seed in profile.trainings(task))
 
 
 def _own(profile: Profile, part: str) -> Own:
@@ -430,7 +411,7 @@ def _own(profile: Profile, part: str) -> Own:
         resamples=5_000, seed=0, removed=C5_REMOVED, least_bleu=LEAST_BLEU, least_trainings=3
     ),
     halves=("translation",),
-    parts=_parts,
+    parts=lambda profile, task: tuple(f"training {seed}" for seed in profile.trainings(task)),
     own=_own,
 )
 def along_training(context: Context, part: str) -> Measured:
@@ -489,5 +470,5 @@ def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
         "n_trainings": len(trainings),
         "log_range": float(np.mean([np.ptp(np.log(updates)) for updates in trained])),
     }
-    fitted = slopes(trainings, statistics, texts)
+    fitted = slopes(trainings, texts, statistics)
     return {**values, "slopes": fitted} if fitted else values

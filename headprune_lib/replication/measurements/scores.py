@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import scipy
 
+from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import TASKS, Texts
@@ -28,7 +28,11 @@ from headprune_lib.replication.measurements.estimates import (
     interval_record,
     partial_record,
 )
-from headprune_lib.replication.measurements.orders import masks_along, outcomes_under
+from headprune_lib.replication.measurements.orders import (
+    masks_along,
+    measured_answers,
+    outcomes_under,
+)
 from headprune_lib.replication.measurements.single_heads import one_head
 from headprune_lib.replication.measurements.which_first import (
     COMPARED,
@@ -38,7 +42,7 @@ from headprune_lib.replication.measurements.which_first import (
     loss_area,
     tested,
 )
-from headprune_lib.replication.metrics import MILLINAT, SCORES
+from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.order_names import (
     NamedOrder,
@@ -122,13 +126,11 @@ def _(outcomes: Outcomes, runs: Runs, statistics: Constants) -> dict[str, Any]:
     least = [{*selection.rank_heads(each)[: statistics.least]} for each in normalised]
     pairs = []
     for i, j in itertools.combinations(range(len(flat)), 2):
-        pearson, spearman = (
-            correlation_record(flat[i], flat[j], how, statistics) for how in ("pearson", "spearman")
-        )
+        spearman = correlation_record(flat[i], flat[j], "spearman", statistics)
         pairs.append(
             {
                 "seeds": [seeds[i], seeds[j]],
-                "pearson": pearson["r"],
+                "pearson": correlation_record(flat[i], flat[j], "pearson", statistics)["r"],
                 "spearman": spearman["r"],
                 "spearman_interval": spearman["interval"],
                 "shared_least": len(least[i] & least[j]),
@@ -210,16 +212,28 @@ def effect_of(cuts: Arrays) -> np.ndarray:
 @stability.summary
 def _(outcomes: Outcomes, runs: Runs, statistics: Constants) -> dict[str, Any]:
     """The values of :func:`_stability`, by criterion."""
-    orders = dict.fromkeys(parse_part(name).curve for name in outcomes)
-    return {"criteria": {order: _stability(order, outcomes, runs, statistics) for order in orders}}
+    orders: dict[str, dict[int, str]] = {}
+    for part in outcomes:
+        orders.setdefault(parse_part(part).curve, {})[runs[part][0]["seed"]] = part
+    return {
+        "criteria": {
+            order: _stability(order, dict(sorted(parts.items())), outcomes, statistics)
+            for order, parts in orders.items()
+        }
+    }
 
 
-def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Constants) -> dict[str, Any]:
+def _stability(
+    order: str, parts: dict[int, str], outcomes: Outcomes, statistics: Constants
+) -> dict[str, Any]:
     """Rank correlations of a criterion's scores.
 
     ``domains``: with the scores on other text. ``trainings``: between every two trainings, with
     the mean. ``effect``: with the increase of the loss without the head; ``given_layer`` and
     ``given_both``: the same with the layer, or the layer and importance, held fixed.
+
+    Args:
+        parts: the seed of each training -> the name of its part.
     """
 
     def ranked(x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
@@ -230,14 +244,10 @@ def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Constants
         x, y, groups, *fixed = (values.ravel() for values in (scores, effect, layers, *given))
         return partial_record(x, y, groups, statistics, given=fixed)
 
-    home = {
-        runs[name][0]["seed"]: _scores(raw)[0][1]
-        for name, raw in outcomes.items()
-        if parse_part(name).curve == order
-    }
+    home = {seed: _scores(outcomes[part])[0] for seed, part in parts.items()}
     trainings = [
         {"seeds": [seed, other], **ranked(home[seed], home[other])}
-        for seed, other in itertools.combinations(sorted(home), 2)
+        for seed, other in itertools.combinations(home, 2)
     ]
     known = [pair["r"] for pair in trainings if pair["r"] is not None]
     summary: dict[str, Any] = {
@@ -250,18 +260,22 @@ def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Constants
     }
     if order not in outcomes:  # only a further training was measured
         return summary
-    effect, ((_, home_scores), *others) = outcomes[order]["effect"], _scores(outcomes[order])
-    summary["domains"] = {name: ranked(home_scores, scores) for name, scores in others}
-    summary["effect"] = ranked(home_scores, effect)
-    summary["given_layer"] = partial(home_scores, effect)
+    raw = outcomes[order]
+    scores, *others = _scores(raw)
+    summary["domains"] = {
+        str(name): ranked(scores, other)
+        for name, other in zip(raw["texts"][1:], others, strict=True)
+    }
+    summary["effect"] = ranked(scores, raw["effect"])
+    summary["given_layer"] = partial(scores, raw["effect"])
     if PLAIN in outcomes and scored_once(order).criterion.name != "importance":
-        summary["given_both"] = partial(home_scores, effect, _scores(outcomes[PLAIN])[0][1])
+        summary["given_both"] = partial(scores, raw["effect"], _scores(outcomes[PLAIN])[0])
     return summary
 
 
-def _scores(raw: Arrays) -> list[tuple[str, np.ndarray]]:
-    """The name of each text and the scores on it, the task's own first."""
-    return [(str(name), raw[f"scores {name}"]) for name in raw["texts"]]
+def _scores(raw: Arrays) -> list[np.ndarray]:
+    """The scores on each text, the task's own first."""
+    return [raw[f"scores {name}"] for name in raw["texts"]]
 
 
 # --- fewer sentences --------------------------------------------------------------------------------
@@ -333,14 +347,8 @@ def scoring_examples(context: Context, part: str) -> Measured:
                 "log_loss": outcomes["loss"].mean(-1),
             }
         )
-    metric = TASKS[context.profile.task].metric
-    raw: Arrays = {name: np.stack([arrays[name] for arrays in per_draw]) for name in per_draw[0]}
-    raw |= {
-        "shares": np.array(COMPARED),
-        "labels": np.array(texts.labels, np.int8),
-        "metric": np.array(metric),
-    }
-    return subject.measured(raw, n_examples=len(texts), metric=metric, unit=SCORES[metric].unit)
+    raw = {name: np.stack([arrays[name] for arrays in per_draw]) for name in per_draw[0]}
+    return measured_answers(subject, raw | {"shares": np.array(COMPARED)}, texts)
 
 
 @scoring_examples.summary
@@ -356,20 +364,22 @@ def _of_sizes(raw: Arrays, statistics: Constants) -> list[dict[str, Any]]:
     every draw, ``between`` the mean correlation of two draws. ``lost`` and ``loss_lost`` are how
     much more the order on all sentences keeps, and how much less loss it adds, in nats.
     """
-    sizes = [int(n) for n in np.unique(raw["n"])]
-    # a number of sentences counts as an order, a draw as its training
-    orders = {str(n): {draw: _run(raw, n, draw) for draw in range(DRAWS)} for n in sizes}
     settings = Constants(**vars(statistics), up_to=ORDERS_UP_TO)
-    areas = compare(orders, settings)["orders"]
+    # a number of sentences counts as an order, a draw as its training
+    orders = {
+        str(n): {draw: _run(raw, n, draw) for draw in range(DRAWS)}
+        for n in np.unique(raw["n"]).tolist()
+    }
+    *_, whole = orders.values()
     rows = []
-    for n in sizes:
-        lost = contrast(orders[str(sizes[-1])], orders[str(n)], settings)
+    for name, values in compare(orders, settings)["orders"].items():
+        lost = contrast(whole, orders[name], settings)
         rows.append(
             {
-                "n": n,
-                **_ranks(raw, n, statistics),
-                "area": areas[str(n)]["area"],
-                "added_loss": areas[str(n)]["added_loss"],
+                "n": int(name),
+                **_ranks(raw, int(name), statistics),
+                "area": values["area"],
+                "added_loss": values["added_loss"],
                 "lost": lost["area"],
                 "loss_lost": lost["loss"],
             }
@@ -392,23 +402,15 @@ def _ranks(raw: Arrays, n: int, statistics: Constants) -> dict[str, Any]:
     """Rank correlations of the draws with all sentences, resampled over draws and heads."""
     flat = raw["scores"].reshape(len(raw["n"]), -1)
     draws, whole = flat[raw["n"] == n], flat[raw["n"] == raw["n"].max()][0]
-    each = [_spearman(scores, whole) for scores in draws]
+    each = [float(stats.row_spearman(scores, whole)) for scores in draws]
     generator = np.random.default_rng([statistics.seed, n])
     heads = generator.integers(0, flat.shape[1], (statistics.resamples, flat.shape[1]))
-    again = np.stack([_spearman(scores[heads], whole[heads]) for scores in draws], axis=1)
+    again = np.stack([stats.row_spearman(each[heads], whole[heads]) for each in draws], axis=1)
     chosen = generator.integers(0, len(draws), (statistics.resamples, len(draws)))
     means = np.take_along_axis(again, chosen, axis=1).mean(1)
-    pairs = [_spearman(draws[i], draws[j]) for i in range(len(draws)) for j in range(i)]
+    pairs = [stats.row_spearman(draws[i], draws[j]) for i in range(len(draws)) for j in range(i)]
     return {
         "with_all": {"value": float(np.mean(each)), "interval": interval_record(means)},
-        "each": [float(r) for r in each],
+        "each": each,
         "between": float(np.mean(pairs)) if pairs else None,
     }
-
-
-def _spearman(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Spearman's correlation along the last axes; 0 where one does not vary."""
-    ranks = (scipy.stats.rankdata(side, axis=-1) for side in (x, y))
-    x, y = (side - side.mean(-1, keepdims=True) for side in ranks)
-    scale = np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
-    return np.divide((x * y).sum(-1), scale, out=np.zeros_like(scale), where=scale > 0)

@@ -183,7 +183,7 @@ def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     change, names = bleu[1:] - bleu[:1], [f"beam {beams}" for beams in BEAMS]
     reliability = [
         stats.split_half_reliability_of(
-            corpus_bleu, counts[0, i], counts[1:, i], statistics.splits, statistics.seed
+            corpus_bleu, counts[:, i], statistics.splits, statistics.seed
         )
         for i in range(len(BEAMS))
     ]
