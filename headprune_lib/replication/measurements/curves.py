@@ -41,7 +41,7 @@ from headprune_lib.replication.measurements.orders import (
     along,
     n_random,
     orders_of,
-    own_of_order,
+    read_order,
     training_sweep,
 )
 from headprune_lib.replication.measurements.single_heads import one_head
@@ -197,11 +197,11 @@ def _of_encoder(raws: list[Arrays], n_runs: int) -> dict[str, Any]:
 # --- heads of all kinds ---------------------------------------------------------------------------
 
 
-def _measure_translator(
-    context: Context, part: str, named: PartName, headline: bool = False
-) -> Measured:
-    """Measure an order on the first test verses, or on those of the ``headline``."""
+def _measure_translator(context: Context, part: str, named: PartName) -> Measured:
+    """Measure an order; the headline orders of the main pair on more verses than the others."""
     main = context.subject(named.training)
+    # the main pair is the only one for which the paper has all orders and texts
+    headline = named.kind is None and context.task == context.profile.translation_task
     runs = orders_of(context, named.order, main, named.kind)
     measured = along(context, runs, part, main.headline if headline else main.tested())
     if named.order == IMPORTANCE:
@@ -211,39 +211,40 @@ def _measure_translator(
     return measured
 
 
-def _is_main(profile: Profile, task: str) -> bool:
-    """Whether this is the main pair, the only one for which the paper has all orders and texts."""
-    return task == profile.translation_task
-
-
 def _parts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
     if half == "encoder":
         return ENCODER[profile.orders]
-    return (*(EVERY[half] if _is_main(profile, task) else FEW), *_of_further(profile, task))
-
-
-def _of_further(profile: Profile, task: str) -> tuple[str, ...]:
-    return tuple(further_training(seed) for seed in profile.trainings(task)[1:])
+    orders = EVERY[half] if task == profile.translation_task else FEW
+    return (*orders, *map(further_training, profile.trainings(task)[1:]))
 
 
 def _own(profile: Profile, half: Half, part: str) -> Own:
     """An order's own settings; in the encoder half, importance is measured on every training."""
     named = parse_part(part)
-    order, training = named.order, named.training
-    values: dict[str, Any] = {"order": part, **own_of_order(half, order)}
-    needs = (one_head,) if order == "oracle" else ()
-    if order == RANDOM:
-        values["draws"] = n_random(half, profile)
+    own = _own_of_order(profile, half, part, named)
     if half == "translation":
-        return Own(values, None if training is None else (training,), needs)
-    if order == ONE_BY_ONE:
+        return own
+    values = dict(own.values)
+    if named.order == ONE_BY_ONE:
         values["n_selection"] = profile.n_selection
-    elif order != "oracle":
+    elif named.order != "oracle":
         values["n_scoring"] = profile.n_scoring
-    if training is not None:
-        _check_further(profile, order, training)
-        return Own(values, (training,), needs)
-    return Own(values, tuple(profile.seeds) if order == IMPORTANCE else None, needs)
+    if named.training is not None:
+        _check_further(profile, named.order, named.training)
+    several = named.order == IMPORTANCE and named.training is None
+    return dataclasses.replace(
+        own, values=values, seeds=tuple(profile.seeds) if several else own.seeds
+    )
+
+
+def _own_of_order(profile: Profile, half: Half, part: str, named: PartName) -> Own:
+    values: dict[str, Any] = {"order": part}
+    if read := read_order(half, named.order):
+        values["criterion"] = read.criterion.version
+    if named.order == RANDOM:
+        values["draws"] = n_random(half, profile)
+    seeds = None if named.training is None else (named.training,)
+    return Own(values, seeds, needs=(one_head,) if named.order == "oracle" else ())
 
 
 def _check_further(profile: Profile, order: str, training: int) -> None:
@@ -266,23 +267,6 @@ def _check_further(profile: Profile, order: str, training: int) -> None:
         )
 
 
-# --- heads of one kind ----------------------------------------------------------------------------
-
-
-def _kind_parts(profile: Profile, task: str) -> tuple[str, ...]:
-    orders = (*FEW, *_of_further(profile, task))
-    return tuple(f"{kind} {order}" for kind in KINDS for order in orders)
-
-
-def _own_of_kind(profile: Profile, half: Half, part: str) -> Own:
-    named = parse_part(part, "kind")
-    if named.kind is None:
-        raise ValueError(f"{part!r} has no kind of attention. Begin with {', '.join(KINDS)}")
-    draws = {"draws": n_random(half, profile)} if named.order == RANDOM else {}
-    values = {"order": part, **draws, **own_of_order(half, named.order)}
-    return Own(values, None if named.training is None else (named.training,))
-
-
 @measurement(
     "pruning_curve",
     version=3,
@@ -299,7 +283,7 @@ def pruning_curve(context: Context, part: str) -> Measured:
     """Outcomes along every run of an order, and the scores that it follows."""
     named = parse_part(part)
     if context.half == "translation":
-        return _measure_translator(context, part, named, _is_main(context.profile, context.task))
+        return _measure_translator(context, part, named)
     if named.training is not None:
         alone = dataclasses.replace(context.profile, seeds=[named.training])
         context = dataclasses.replace(context, profile=alone)
@@ -339,6 +323,21 @@ def _(half: Half, outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     if half == "translation" and IMPORTANCE in outcomes:
         values["scores"] = {kind: outcomes[IMPORTANCE][f"scores {kind}"] for kind in KINDS}
     return values
+
+
+# --- heads of one kind ----------------------------------------------------------------------------
+
+
+def _kind_parts(profile: Profile, task: str) -> tuple[str, ...]:
+    orders = (*FEW, *map(further_training, profile.trainings(task)[1:]))
+    return tuple(f"{kind} {order}" for kind in KINDS for order in orders)
+
+
+def _own_of_kind(profile: Profile, half: Half, part: str) -> Own:
+    named = parse_part(part, "kind")
+    if named.kind is None:
+        raise ValueError(f"{part!r} has no kind of attention. Begin with {', '.join(KINDS)}")
+    return _own_of_order(profile, half, part, named)
 
 
 @measurement(

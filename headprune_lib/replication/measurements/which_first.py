@@ -32,7 +32,6 @@ from headprune_lib.replication.measurements.orders import (
     Subject,
     Texts,
     by_criterion,
-    factors_along,
     is_costly,
     losses_under,
     masks_along,
@@ -40,7 +39,6 @@ from headprune_lib.replication.measurements.orders import (
     n_random,
     outcomes_under,
     random_order,
-    stored_gates,
     tuned,
 )
 from headprune_lib.replication.metrics import MILLINAT, coarse
@@ -404,11 +402,13 @@ def which_first(context: Context, part: str) -> Measured:
     factors, gates = [masks_along(subject, heads, shares) for heads in orders], {}
     if named.tuned:
         masks = factors
-        gates = context.settled(
-            ["gates *"], lambda: stored_gates([tuned(subject, of_run, journal) for of_run in masks])
-        )
+        gates = context.settled(["gates *"], lambda: tuned(subject, masks, journal))
         factors = [
-            factors_along(subject, gates, run, heads, shares) for run, heads in enumerate(orders)
+            [
+                {kind: torch.from_numpy(gates[f"gates {kind}"][run, step]) for kind in mask}
+                for step, mask in enumerate(of_run)
+            ]
+            for run, of_run in enumerate(masks)
         ]
     outcomes = [outcomes_under(subject, of_run, texts, journal) for of_run in factors]
     raw: Arrays = {
