@@ -6,6 +6,9 @@ they predict the effect of cutting a head? A part is a criterion on the first tr
 end in `` training `` and the seed of another one, which is scored on the task's own text only.
 ``scoring_examples``: how many sentences does a criterion need? A part is a criterion. Draws share no
 sentence, and a larger sample of the same draw contains the smaller ones.
+``precision``: does bfloat16 give the same answers and order of heads as float32? A GPU is several
+times as fast in bfloat16. Its effect can be measured on any processor: one without bfloat16 arithmetic
+rounds the same way but is slower, so that only a part of the text is used.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +25,7 @@ from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.lazy import masking, scoring, selection, setups, torch
+from headprune_lib.replication.lazy import ablation, masking, scoring, selection, setups, torch
 from headprune_lib.replication.measurements.base import Constants, Context, Own, Runs, measurement
 from headprune_lib.replication.measurements.estimates import (
     correlation_record,
@@ -33,7 +37,7 @@ from headprune_lib.replication.measurements.orders import (
     measured_answers,
     outcomes_under,
 )
-from headprune_lib.replication.measurements.single_heads import one_head
+from headprune_lib.replication.measurements.single_heads import by_place, one_head
 from headprune_lib.replication.measurements.which_first import (
     COMPARED,
     N_EXAMPLES,
@@ -42,7 +46,8 @@ from headprune_lib.replication.measurements.which_first import (
     loss_area,
     tested,
 )
-from headprune_lib.replication.metrics import MILLINAT
+from headprune_lib.replication.metrics import MILLINAT, millinats
+from headprune_lib.replication.models.encoders import Batches, answers
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.order_names import (
     NamedOrder,
@@ -187,7 +192,9 @@ def stability(context: Context, part: str) -> Measured:
     if seed is None:
         for domain in profile.domains:
             texts[domain] = TASKS[domain].split("test", profile.data).first(profile.n_domain)
-        raw["effect"] = effect_of(context.get("one_head").raw)
+        cuts = context.get("one_head").raw
+        # the increase of the mean loss without each head, (layer, head) in nats
+        raw["effect"] = by_place(cuts["heads"], cuts["loss_change"].mean(-1) / MILLINAT)
     for name, examples in texts.items():
         scores = scores_on(subject, named, examples, context.journal)
         raw[f"scores {name}"] = scores["self"].numpy()
@@ -199,14 +206,6 @@ def stability(context: Context, part: str) -> Measured:
         metric="scores of heads",
         unit="of the criterion",
     )
-
-
-def effect_of(cuts: Arrays) -> np.ndarray:
-    """The increase of the mean loss without each head, (layer, head) in nats."""
-    places = cuts["heads"].T
-    effect = np.full(places.max(1) + 1, np.nan)
-    effect[tuple(places)] = cuts["loss_change"].mean(-1) / MILLINAT
-    return effect
 
 
 @stability.summary
@@ -239,7 +238,7 @@ def _stability(
     def ranked(x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
         return correlation_record(x.ravel(), y.ravel(), "spearman", statistics)
 
-    def partial(scores: np.ndarray, effect: np.ndarray, *given: np.ndarray) -> dict[str, Any]:
+    def held_fixed(scores: np.ndarray, effect: np.ndarray, *given: np.ndarray) -> dict[str, Any]:
         layers = np.broadcast_to(np.arange(len(scores))[:, None], scores.shape)
         x, y, groups, *fixed = (values.ravel() for values in (scores, effect, layers, *given))
         return partial_record(x, y, groups, statistics, given=fixed)
@@ -267,9 +266,9 @@ def _stability(
         for name, other in zip(raw["texts"][1:], others, strict=True)
     }
     summary["effect"] = ranked(scores, raw["effect"])
-    summary["given_layer"] = partial(scores, raw["effect"])
+    summary["given_layer"] = held_fixed(scores, raw["effect"])
     if PLAIN in outcomes and scored_once(order).criterion.name != "importance":
-        summary["given_both"] = partial(scores, raw["effect"], _scores(outcomes[PLAIN])[0])
+        summary["given_both"] = held_fixed(scores, raw["effect"], _scores(outcomes[PLAIN])[0])
     return summary
 
 
@@ -413,4 +412,123 @@ def _ranks(raw: Arrays, n: int, statistics: Constants) -> dict[str, Any]:
         "with_all": {"value": float(np.mean(each)), "interval": interval_record(means)},
         "each": each,
         "between": float(np.mean(pairs)) if pairs else None,
+    }
+
+
+# --- fewer bits -------------------------------------------------------------------------------------
+
+PRECISIONS = {"float32": False, "bfloat16": True}
+"""Name -> whether products are computed in bfloat16 (torch's autocast; weights stay in float32)."""
+PRECISE_EXAMPLES = 500
+"""The largest number of test sentences, and of sentences that heads are scored on."""
+MASKED = (0.0, 0.2, 0.5)
+"""Shares of the heads that are masked, the least important in float32 first."""
+
+
+@measurement(
+    "precision",
+    version=1,
+    parameters=lambda profile: {
+        "n_scoring": profile.n_scoring,
+        "n_examples": profile.n_examples,
+        "examples": PRECISE_EXAMPLES,
+        "shares": MASKED,
+    },
+    statistics=Constants(resamples=10_000, seed=0),
+)
+def precision(context: Context) -> Measured:
+    """Scores, and answers and losses at each share masked, in each precision."""
+    subject = context.subject(kernel="eager")
+    scores = {name: _importance_in(subject, context.journal, name) for name in PRECISIONS}
+    order = selection.rank_heads(scoring.normalize_l2(scores["float32"]))
+    names = [f"{share:.0%} masked" for share in MASKED]
+    masks = dict(zip(names, masks_along(subject, order, MASKED), strict=True))
+    prepared = subject.batches(subject.tested(PRECISE_EXAMPLES))
+    by_precision = {}
+    for name, half in PRECISIONS.items():
+        units = {
+            f"{name} {share}": partial(_outcomes, subject, prepared, mask, half)
+            for share, mask in masks.items()
+        }
+        done = subject.compute(units, context.journal, f"masks in {name}")
+        by_precision[name] = {what: np.stack([unit[what] for unit in done]) for what in done[0]}
+    alike = by_precision["float32"]["answer"] == by_precision["bfloat16"]["answer"]
+    raw: Arrays = {"shares": np.array(MASKED), "scores": scores["float32"]["self"].numpy()}
+    raw |= {"scores bfloat16": scores["bfloat16"]["self"].numpy(), "alike bfloat16": alike}
+    for precision, outcomes in by_precision.items():
+        raw[f"correct {precision}"] = outcomes["correct"]
+        raw[f"loss {precision}"] = millinats(outcomes["loss"])
+    return subject.measured(raw, n_examples=len(subject.tested(PRECISE_EXAMPLES)))
+
+
+def _importance_in(
+    subject: setups.EncoderSubject, journal: Journal, precision: str
+) -> masking.HeadTensors:
+    """Importance, not normalised, on the first ``PRECISE_EXAMPLES`` sentences that heads are scored on."""
+
+    def measure() -> Arrays:
+        batches = subject.batches(subject.scoring.first(PRECISE_EXAMPLES)).batches
+        with _autocast(subject, enabled=PRECISIONS[precision]):
+            scores = scoring.head_importance(subject.model, batches, normalize=None)
+        return {"self": scores["self"].numpy()}
+
+    title = f"importance in {precision}"
+    (unit,) = subject.compute({f"I_h in {precision}": measure}, journal, title)
+    return {"self": torch.from_numpy(unit["self"])}
+
+
+def _outcomes(
+    subject: setups.EncoderSubject, prepared: Batches, mask: masking.HeadTensors, half: bool
+) -> Arrays:
+    with _autocast(subject, enabled=half):
+        logits = torch.cat(
+            list(ablation.masked_logits(subject.model, prepared.batches, mask))
+        ).float()
+    labels: torch.Tensor = torch.cat([batch["labels"] for batch in prepared.batches])
+    correct, loss = answers(logits, labels)
+    return {
+        "correct": prepared.restore(correct),
+        "answer": prepared.restore(logits.argmax(-1).numpy().astype(np.int8)),
+        "loss": prepared.restore(loss),
+    }
+
+
+def _autocast(subject: setups.EncoderSubject, *, enabled: bool) -> torch.autocast:
+    device = next(subject.model.parameters()).device
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
+
+
+@precision.summary
+def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
+    """Compare bfloat16 with float32 at each share masked (``rows``), and their orders of heads.
+
+    In a row, ``answers`` is the share of examples that both answer alike, ``loss_apart`` the mean
+    absolute difference of an example's loss in nats. ``first_half`` is the share of one order's
+    first half that is in the first half of the other.
+    """
+    exact, rounded = (raw[f"loss {precision}"] / MILLINAT for precision in PRECISIONS)
+    apart = np.abs(exact - rounded)
+    rows = [
+        {
+            "share": float(share),
+            "float32": float(raw["correct float32"][i].mean()),
+            "bfloat16": float(raw["correct bfloat16"][i].mean()),
+            "answers": float(raw["alike bfloat16"][i].mean()),
+            "loss_apart": float(apart[i].mean()),
+        }
+        for i, share in enumerate(raw["shares"])
+    ]
+    scores = [
+        scoring.normalize_l2({"self": torch.from_numpy(raw[name])})
+        for name in ("scores", "scores bfloat16")
+    ]
+    flat = [each["self"].numpy().ravel() for each in scores]
+    rank = correlation_record(*flat, "spearman", statistics)
+    half = flat[0].size // 2
+    first, other = ({*selection.rank_heads(each)[:half]} for each in scores)
+    return {
+        "rows": rows,
+        "spearman": rank["r"],
+        "spearman_interval": rank["interval"],
+        "first_half": len(first & other) / half,
     }

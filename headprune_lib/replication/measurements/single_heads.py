@@ -250,13 +250,17 @@ def one_by_one_scores(raw: Arrays) -> masking.HeadTensors:
     else:
         whole, *bleu = scored_cuts(raw).scores
         costs = whole - bleu + 1e-9 * np.tanh(raw["draft_loss_change"].mean(-1) / MILLINAT)
-    scores = {}
-    for kind, rows in rows_by_kind(raw["heads"]).items():
-        places = raw["heads"][rows, -2:]
-        grid = torch.full((*(places.max(0) + 1),), torch.nan, dtype=torch.float64)
-        grid[tuple(torch.from_numpy(places.T.astype(int)))] = torch.from_numpy(costs[rows])
-        scores[kind] = grid
-    return scores
+    return {
+        kind: torch.from_numpy(by_place(raw["heads"][rows, -2:], costs[rows]))
+        for kind, rows in rows_by_kind(raw["heads"]).items()
+    }
+
+
+def by_place(heads: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The values of heads (heads, 2) at their places (layer, head); NaN for other places."""
+    grid = np.full(heads.max(0) + 1, np.nan)
+    grid[tuple(heads.T)] = values
+    return grid
 
 
 # --- the share that is removable (claim C1) -------------------------------------------------------

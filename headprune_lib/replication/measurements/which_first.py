@@ -104,12 +104,13 @@ def _runs_of(
         heads = selection.rank_heads(subject.importance(context.journal))
         for draw in range(n_random(context.half, context.profile)):
             yield random_order(heads, 1000 * subject.seed + draw), str(draw)
-    elif order == CONTROL:  # the combined order's own weight, but entropies of other heads
-        alpha, both = alpha_in(_chosen(context, subject)[1]), _both_scores(context, subject)
-        for draw in range(CONTROL_DRAWS):
+    elif order in (COMBINED, CONTROL):
+        alpha, both = _chosen_alpha(context, subject), _both_scores(context, subject)
+        if order == COMBINED:
+            yield combined_order(alpha, *both), f"alpha={alpha:g}"
+            return
+        for draw in range(CONTROL_DRAWS):  # the same weight, but entropies of other heads
             yield combined_order(alpha, *both, draw), str(draw)
-    elif order == COMBINED:
-        yield _chosen(context, subject)
     elif (named := read_name(order)).rescored:
         yield by_criterion(context, named, subject), ""
     else:
@@ -153,15 +154,6 @@ def combined_order(
     return selection.rank_heads(criteria.attention.combined(alpha, important, wide))
 
 
-def alpha_in(said: str) -> float:
-    """The weight in the note of a combined order.
-
-    >>> alpha_in("alpha=0.25")
-    0.25
-    """
-    return float(said.removeprefix("alpha="))
-
-
 def shuffled_within(values: torch.Tensor, draw: int) -> torch.Tensor:
     """Values (layer, head), shuffled within each layer."""
     generator = torch.Generator().manual_seed(draw)
@@ -169,8 +161,8 @@ def shuffled_within(values: torch.Tensor, draw: int) -> torch.Tensor:
     return torch.stack([row[order] for row, order in zip(values, places, strict=True)])
 
 
-def _chosen(context: Context, subject: Subject) -> Chosen:
-    """The combined order whose weight adds least loss over 0 to 50% removed, on training text."""
+def _chosen_alpha(context: Context, subject: Subject) -> float:
+    """The weight of importance that adds least loss over 0 to 50% removed, on training text."""
     both, added = _both_scores(context, subject), {}
     translator = isinstance(subject, setups.TranslationSubject)
     texts = subject.pairs("train") if translator else subject.selection
@@ -178,8 +170,7 @@ def _chosen(context: Context, subject: Subject) -> Chosen:
         masks = masks_along(subject, combined_order(alpha, *both), COMPARED)
         loss = losses_under(subject, masks, texts, context.journal)
         added[alpha] = float(loss_area(COMPARED, loss).mean())
-    best = min(ALPHAS, key=lambda alpha: added[alpha])
-    return combined_order(best, *both), f"alpha={best:g}"
+    return min(ALPHAS, key=lambda alpha: added[alpha])
 
 
 def _both_scores(
