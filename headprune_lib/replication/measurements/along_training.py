@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,15 +86,10 @@ def points_of(context: Context, seed: int, within: bool) -> list[Point]:
     model = context.profile.model_of(context.task)
     folder = train(context.profile, context.task, seed, model=model)
     curve = read_curve(folder)
-    points = [
-        Point(
-            epoch["updates"],
-            epoch["epoch"],
-            np.nan if epoch["bleu"] is None else epoch["bleu"],
-            {"epoch": epoch["epoch"]},
-        )
-        for epoch in curve
-    ]
+    points = []
+    for epoch in curve:
+        bleu = np.nan if epoch["bleu"] is None else epoch["bleu"]
+        points.append(Point(epoch["updates"], epoch["epoch"], bleu, {"epoch": epoch["epoch"]}))
     if within:
         points += _within(context, seed, folder, curve[0]["updates"])
     return sorted(points, key=lambda point: point.updates)
@@ -111,22 +107,16 @@ def _within(context: Context, seed: int, folder: Path, updates_an_epoch: int) ->
 
 def _validated(context: Context, seed: int, updates: list[int]) -> dict[int, float]:
     """Greedy BLEU on the validation verses after each of these numbers of updates."""
-    subjects = [context.subject(seed, update=update) for update in updates]
 
     def measure(subject: setups.TranslationSubject) -> Arrays:
         pairs = subject.split("valid")
         bleu = validation_bleu(subject.model, subject.translator.pieces, pairs)
         return {"bleu": np.array(bleu)}
 
-    units = run_units(
-        {
-            f"{validated.key} validation": lambda validated=validated: measure(validated)
-            for validated in subjects
-        },
-        context.journal,
-        f"validate, training {seed}",
-    ).values()
-    return {update: float(unit["bleu"]) for update, unit in zip(updates, units, strict=True)}
+    subjects = [context.subject(seed, update=update) for update in updates]
+    units = {f"{subject.key} validation": partial(measure, subject) for subject in subjects}
+    done = run_units(units, context.journal, f"validate, training {seed}").values()
+    return {update: float(unit["bleu"]) for update, unit in zip(updates, done, strict=True)}
 
 
 def chosen(points: list[Point], wanted: Checkpoints) -> list[Point]:
@@ -259,16 +249,17 @@ def _checkpoint(raw: Arrays, at: int, statistics: Constants) -> Record:
                 mean = numbers.map(lambda numbers, rows=rows: numbers[..., rows].mean(-1))
                 record |= {name: mean.value, f"{name}_interval": mean.interval}
     each = _verse_importance(raw)
+    flat, mean = each.reshape(len(each), -1), each.mean(0)
 
-    def over_all(scores: np.ndarray) -> np.ndarray:
-        return stats.gini(scores.reshape(*scores.shape[:-2], -1))
+    def within(sums: np.ndarray) -> np.ndarray:
+        return gini_within(sums.reshape(*sums.shape[:-1], *mean.shape))
 
-    for name, statistic in (("gini", over_all), ("gini_within", gini_within)):
-        unevenness = Scored(
-            each.reshape(len(each), -1),
-            lambda sums, of=statistic: of(sums.reshape(*sums.shape[:-1], *each.shape[1:])),
-        ).drawn(statistics)
-        record |= {name: statistic(each.mean(0)), f"{name}_interval": unevenness.interval}
+    for name, of, value in (
+        ("gini", stats.gini, stats.gini(mean.ravel())),
+        ("gini_within", within, gini_within(mean)),
+    ):
+        interval = Scored(flat, of).drawn(statistics).interval
+        record |= {name: value, f"{name}_interval": interval}
     return record
 
 

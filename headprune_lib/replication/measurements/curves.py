@@ -157,32 +157,25 @@ def curve_values(outcomes: Outcomes, curves: Curves, statistics: Constants) -> d
         ``log_loss``, and its ``accuracy`` if the score is another one; ``sacrebleu`` is the mean of
         sacrebleu's own BLEU, where the score is BLEU of Moses' tokens.
     """
-    of_orders: dict[str, dict[str, Any]] = {
-        name: {"mean": mean.value, "runs": curves.runs[name], "interval": mean.interval}
-        for name, mean in curves.means.items()
-    }
-    kept = {name: mean.map(curves.kept) for name, mean in curves.means.items()}
-    parts = parts_of_orders(outcomes)
-    for name, runs in curves.runs.items():
+    of_orders: dict[str, dict[str, Any]] = {}
+    kept, prunable, parts = {}, {}, parts_of_orders(outcomes)
+    for name, mean in curves.means.items():
+        runs, share = curves.runs[name], mean.map(curves.kept)
+        of_orders[name] = {"mean": mean.value, "runs": runs, "interval": mean.interval}
+        kept[name] = {"kept": share.value, "interval": share.interval}
+        prunable[name] = prunable_record(curves.shares, mean, curves.chance, statistics.tolerances)
         raws = [outcomes[part] for part in parts[IMPORTANCE if name == MAIN else name]]
         if "correct" in raws[0]:
             of_orders[name] |= _of_encoder(raws, len(runs))
     if all(f"{BESIDE}counts_uncut" in raw for raw in outcomes.values()):
-        for name, runs in _by_order(outcomes, BESIDE).items():
-            of_orders[name]["sacrebleu"] = runs.scores.mean(0)
+        for name, scores in _by_order(outcomes, BESIDE).items():
+            of_orders[name]["sacrebleu"] = scores.scores.mean(0)
     return {
         "shares": curves.shares,
         "chance": curves.chance,
         "curves": of_orders,
-        "kept": {
-            name: {"kept": share.value, "interval": share.interval} for name, share in kept.items()
-        },
-        "prunable": {
-            name: prunable_record(
-                curves.shares, mean.value, mean.drawn, curves.chance, statistics.tolerances
-            )
-            for name, mean in curves.means.items()
-        },
+        "kept": kept,
+        "prunable": prunable,
     }
 
 

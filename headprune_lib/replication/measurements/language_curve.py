@@ -24,7 +24,7 @@ from headprune_lib.replication.measurements.estimates import (
     scored,
 )
 from headprune_lib.replication.measurements.orders import random_order
-from headprune_lib.replication.measurements.scores import scored_once
+from headprune_lib.replication.measurements.scores import PLAIN, scored_once
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.order_names import (
     IMPORTANCE,
@@ -37,7 +37,6 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Journal, Measured, Outcomes
 from headprune_lib.replication.store.packing import heads_array
 
-PLAIN = "importance unnormalised"
 PER_GROUP, WHOLE_GROUPS = f"{PLAIN} per group", f"{PLAIN} whole groups"
 ORDERS = (
     *(IMPORTANCE, PLAIN, "importance reversed", "entropy", RANDOM),
@@ -107,21 +106,14 @@ def share_in(part: str) -> float:
 
 
 def _tuning(profile: Profile) -> dict[str, Any]:
-    return {
-        "tuning": {
-            **asdict(profile.language.tuning),
-            "seed": language.SEED,
-            "adapted": language.PROJECTIONS,
-        }
-    }
+    how = {"seed": language.SEED, "adapted": language.PROJECTIONS}
+    return {"tuning": {**asdict(profile.language.tuning), **how}}
 
 
 def _own_of_recovery(profile: Profile, part: str) -> Own:
-    criterion = read_name(PLAIN).criterion.version
     share_in(part)  # refuses any other name
-    return Own(
-        {"part": part, "scoring_tokens": profile.language.scoring_tokens, "criterion": criterion}
-    )
+    scored_on = {"scoring_tokens": profile.language.scoring_tokens}
+    return Own({"part": part, **scored_on, "criterion": read_name(PLAIN).criterion.version})
 
 
 @measurement(
