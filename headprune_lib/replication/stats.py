@@ -3,7 +3,8 @@
 Changes are cut minus uncut. For accuracy, "lost" counts the examples that only the uncut model gets
 right, "gained" those that only the cut model gets right. A ``statistic`` maps (..., k) counts,
 summed over examples, to (...) scores (see :mod:`headprune_lib.replication.metrics`). A system is
-what each example adds to these sums, (examples, k). All draws come from the given ``seed``.
+what each example adds to these sums, (examples, k); of several the first is the uncut model's. All
+draws come from the given ``seed``.
 """
 
 from __future__ import annotations
@@ -74,18 +75,14 @@ def bootstrap_scores(statistic: Statistic, systems: ArrayLike, resamples: int, s
     return scores
 
 
-def paired_bootstrap(
-    statistic: Statistic, uncut: Array, cuts: Array, resamples: int, seed: int
-) -> Estimate:
+def paired_bootstrap(statistic: Statistic, systems: Array, resamples: int, seed: int) -> Estimate:
     """Change of a statistic, its percentile interval and p, each (cuts,).
 
     p inverts the percentile interval: twice the smaller tail at 0, with one resample added to it.
 
     Args:
-        uncut: (examples, k).
-        cuts: (cuts, examples, k).
+        systems: (1 + cuts, examples, k).
     """
-    systems = _together(uncut, cuts)
     drawn = bootstrap_scores(statistic, systems, resamples, seed)
     change = drawn[:, 1:] - drawn[:, :1]
     score = statistic(systems.sum(axis=1))
@@ -94,24 +91,23 @@ def paired_bootstrap(
     return Estimate(score[1:] - score[0], low, high, np.minimum(1.0, 2 * tail / (resamples + 1)))
 
 
-def share_of_wins(
-    statistic: Statistic, uncut: Array, cuts: Array, resamples: int, seed: int
-) -> Array:
+def share_of_wins(statistic: Statistic, systems: Array, resamples: int, seed: int) -> Array:
     """p of each cut as compare-mt computed it until July 2019 (its commit 1febe28), (cuts,).
 
     Each draw takes half of the examples without replacement; p is one minus the share of the draws
     that the better system wins. It is one-sided, and a tie is no win.
     """
-    change = _changes(statistic, _together(uncut, cuts), _halves(len(uncut), resamples, seed))
+    change = _changes(statistic, systems, _halves(systems.shape[1], resamples, seed))
     return 1 - np.maximum((change > 0).mean(0), (change < 0).mean(0))
 
 
 def bootstrap_curves(
-    correct: Mapping[str, ArrayLike],
+    curves: Mapping[str, Array],
     resamples: int,
     seed: int,
     statistic: Statistic | None = None,
     together: Mapping[str, str] | None = None,
+    trainings: Mapping[str, ArrayLike] | None = None,
 ) -> dict[str, Array]:
     """Resampled mean curves, name -> (resamples, shares), from name -> (runs, shares, examples).
 
@@ -121,15 +117,15 @@ def bootstrap_curves(
     Row i of every curve uses the same draw of examples, for all its shares and runs, so that the
     difference of two curves is paired. If a curve has several runs (seeds), its runs are resampled
     too, within the curve and independently of which other curves are given. Curves of the same runs
-    share these draws if ``together`` gives them the same name.
+    share these draws if ``together`` gives them the same name. ``trainings`` names the training of
+    each run, (runs,): trainings are then resampled, and the mean over the runs of one counts.
     """
-    curves = {name: np.asarray(curve) for name, curve in correct.items()}
     n = next(iter(curves.values())).shape[2]
     flat = {
         name: np.ascontiguousarray(np.moveaxis(curve, 2, 0).reshape(n, -1), dtype=np.float32)
         for name, curve in curves.items()
     }
-    keys = {name: (together or {}).get(name, name) for name in curves}
+    keys = {name: name for name in curves} | dict(together or {})
     run_rngs = {name: np.random.default_rng([seed, 1, *key.encode()]) for name, key in keys.items()}
     means = {name: np.empty((resamples, curve.shape[1])) for name, curve in curves.items()}
     for rows, counts in count_chunks(n, resamples, seed):
@@ -137,14 +133,13 @@ def bootstrap_curves(
             runs, shares = curve.shape[:2]
             sums = (counts @ flat[name]).reshape(len(counts), runs, shares, *curve.shape[3:])
             scores = sums / n if statistic is None else statistic(sums.astype(np.float64))
-            drawn = bootstrap_indices(runs, len(counts), run_rngs[name])
+            if trainings is not None:
+                of_run = np.asarray(trainings[name])
+                means_of = [scores[:, of_run == training].mean(1) for training in np.unique(of_run)]
+                scores = np.stack(means_of, axis=1)
+            drawn = bootstrap_indices(scores.shape[1], len(counts), run_rngs[name])
             means[name][rows] = np.take_along_axis(scores, drawn[..., None], axis=1).mean(axis=1)
     return means
-
-
-def _together(uncut: Array, cuts: Array) -> Array:
-    """Stack the systems, (1 + cuts, examples, k), the uncut model first."""
-    return np.concatenate([np.asarray(uncut)[None], cuts]).astype(np.float64)
 
 
 def _halves(examples: int, draws: int, seed: int) -> Array:
@@ -155,7 +150,7 @@ def _halves(examples: int, draws: int, seed: int) -> Array:
 
 def _changes(statistic: Statistic, systems: Array, members: Array) -> Array:
     """Changes (draws, cuts) of a statistic on the examples in each draw."""
-    flat = systems.transpose(1, 0, 2).reshape(systems.shape[1], -1)
+    flat = systems.transpose(1, 0, 2).reshape(systems.shape[1], -1).astype(np.float64)
     scores = statistic((members @ flat).reshape(len(members), *systems.shape[::2]))
     return scores[:, 1:] - scores[:, :1]
 
@@ -166,8 +161,7 @@ def _changes(statistic: Statistic, systems: Array, members: Array) -> Array:
 def mcnemar_exact(lost: ArrayLike, gained: ArrayLike) -> Array:
     """Two-sided exact McNemar p of each pair of counts; 1 where no example changed.
 
-    Binomial(lost + gained, 1/2), the smaller tail doubled, like ``mcnemar`` of ``statsmodels`` with
-    ``exact=True``, for arrays of the same shape.
+    Like ``mcnemar`` of ``statsmodels`` with ``exact=True``, for arrays of the same shape.
     """
     lost, gained = np.asarray(lost, np.float64), np.asarray(gained, np.float64)
     tail = scipy.stats.binom.cdf(np.minimum(lost, gained), lost + gained, 0.5)
@@ -296,15 +290,9 @@ def spearman_without_one(x: Array, y: Array) -> tuple[float, float]:
 
     A side without variation correlates 0.
     """
-    heads = len(x)
-    others = ~np.eye(heads, dtype=bool)
-    sides = (
-        scipy.stats.rankdata(
-            np.broadcast_to(side, (heads, heads))[others].reshape(heads, -1), axis=-1
-        )
-        for side in (x, y)
-    )
-    without = np.nan_to_num(_row_correlations(*sides))
+    others = ~np.eye(len(x), dtype=bool)
+    sides = (np.broadcast_to(side, others.shape)[others].reshape(len(x), -1) for side in (x, y))
+    without = row_spearman(*sides)
     return float(without.min()), float(without.max())
 
 
@@ -358,6 +346,12 @@ def _partial(x: Array, y: Array, given: Array, members: Array) -> Array:
     return _row_correlations(*left)
 
 
+def row_spearman(x: Array, y: Array) -> Array:
+    """Spearman's correlation of each row of x with the row of y; 0 where a row is constant."""
+    ranks = (scipy.stats.rankdata(side, axis=-1) for side in (x, y))
+    return np.nan_to_num(_row_correlations(*ranks))
+
+
 def _row_correlations(x: Array, y: Array) -> Array:
     """Pearson's r of each row of x with the row of y; NaN where a row is constant."""
     varies = (np.ptp(x, axis=-1) > 0) & (np.ptp(y, axis=-1) > 0)
@@ -381,17 +375,13 @@ def split_half_reliability(effects: Array, splits: int = 100, seed: int = 0) -> 
 
 
 def split_half_reliability_of(
-    statistic: Statistic, uncut: Array, cuts: Array, splits: int = 100, seed: int = 0
+    statistic: Statistic, systems: Array, splits: int = 100, seed: int = 0
 ) -> float:
     """Like :func:`split_half_reliability`, for effects that are not means over examples.
 
     The effect of a head on a half is the statistic of that half's sums, cut minus uncut.
-
-    Args:
-        uncut: (examples, k).
-        cuts: (heads, examples, k).
     """
-    systems, first = _together(uncut, cuts), _halves(len(uncut), splits, seed)
+    first = _halves(systems.shape[1], splits, seed)
     return _stepped_up(*(_changes(statistic, systems, half) for half in (first, 1 - first)))
 
 

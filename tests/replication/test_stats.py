@@ -104,7 +104,7 @@ def test_paired_bootstrap_equals_the_loop(statistic):
         [np.where(RNG.uniform(size=80) < right, target, 1 - target) for right in (0.9, 0.6)]
     )
     cells, cut_cells = metrics.confusion(target, uncut), metrics.confusion(target, cuts)
-    ours = stats.paired_bootstrap(statistic, cells, cut_cells, resamples=400, seed=3)
+    ours = stats.paired_bootstrap(statistic, np.stack([cells, *cut_cells]), resamples=400, seed=3)
     loop = np.array(
         [
             [statistic(cut[drawn].sum(0)) - statistic(cells[drawn].sum(0)) for cut in cut_cells]
@@ -273,7 +273,7 @@ def test_compare_mts_p_is_a_plain_loops():
     def total(sums):
         return sums[..., 0]
 
-    ours = stats.share_of_wins(total, uncut, cuts, resamples=4000, seed=1)
+    ours = stats.share_of_wins(total, np.stack([uncut, *cuts]), resamples=4000, seed=1)
     for p, cut in zip(ours, cuts, strict=True):
         wins = [0, 0]
         for _ in range(1500):
@@ -283,4 +283,4 @@ def test_compare_mts_p_is_a_plain_loops():
             wins[1] += second > first
         assert p == pytest.approx(1 - max(wins) / 1500, abs=0.04)
     assert ours[2] == 0 and min(ours[:2]) > 0 and max(ours) <= 0.51
-    assert stats.share_of_wins(total, uncut, uncut[None], 50, 0)[0] == 1  # always level
+    assert stats.share_of_wins(total, np.stack([uncut, uncut]), 50, 0)[0] == 1  # always level

@@ -6,7 +6,6 @@ a test or training chapter: the same target language, an archaic source.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,57 +18,51 @@ from headprune_lib.replication.measurements.base import (
     HALVES,
     Constants,
     Context,
-    Half,
     measurement,
     of_training,
     seed_of,
 )
 from headprune_lib.replication.measurements.estimates import correlation_record, partial_record
-from headprune_lib.replication.measurements.single_heads import Accuracy, of_cuts, one_head
-from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
-from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.measurements.single_heads import (
+    TESTS,
+    baseline,
+    of_cuts,
+    one_head,
+    scored_cuts,
+)
+from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.store import Arrays, Measured, prefixed, unprefixed
-from headprune_lib.replication.store.packing import all_counts, first_verses, rows_of
-
-# resamples are over heads, and splits halve the examples
-_STATISTICS: dict[Half, Constants] = {
-    "encoder": Constants(splits=200, resamples=10_000, seed=0),
-    "translation": Constants(splits=100, resamples=10_000, seed=0),
-}
-
-
-def _texts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
-    return (task, *(profile.domains if half == "encoder" else (profile.translation_far,)))
+from headprune_lib.replication.store.packing import first_verses, rows_of
 
 
 @measurement(
     "across_domains",
     version=1,
     parameters={"encoder": ["n_examples", "n_domain", "domains"], "translation": ["n_verses"]},
-    statistics=_STATISTICS,
+    # resamples are over heads, and splits halve the examples
+    statistics={
+        "encoder": Constants(splits=200, resamples=10_000, seed=0),
+        "translation": Constants(splits=100, resamples=10_000, seed=0),
+    },
     halves=HALVES,
     own=lambda part: replace(of_training(part), needs=(one_head,)),
-    texts=_texts,
+    texts=lambda profile, half, task: (
+        task,
+        *(profile.domains if half == "encoder" else [profile.translation_far]),
+    ),
 )
 def across_domains(context: Context, part: str) -> Measured:
     """Outcomes with each head cut, on the test texts and on texts of other domains."""
-    return (_of_classifier if context.half == "encoder" else _of_translator)(context, part)
-
-
-def _home(context: Context, part: str) -> Arrays:
-    """The outcomes on the test texts, with the same training."""
-    return context.get("one_head", [part]).parts[part].raw
-
-
-def _of_classifier(context: Context, part: str) -> Measured:
     profile = context.profile
+    if context.half == "translation":
+        return _of_translator(context, part)
     if not profile.domains:
         raise ValueError(
             f"{profile.task} has no text of another domain in profile {profile.name}. Use "
             "reviews, sst2, snli or mnli in profile default, or give domains of your own"
         )
     subject = context.subject(seed_of(part))
-    raw = prefixed(f"{profile.task}/", _home(context, part))
+    raw = prefixed(f"{profile.task}/", context.get("one_head", [part]).parts[part].raw)
     for domain in profile.domains:
         examples = TASKS[domain].split("test", profile.data).first(profile.n_domain)
         examples = setups.measured_on(examples)
@@ -88,8 +81,8 @@ def _of_translator(context: Context, part: str) -> Measured:
     heads = [head for head in subject.heads if head[0] == "enc-enc"]
     far = subject.far(profile.translation_far)
     raw = subject.sweep("one head", far, context.journal, profile.translation_far, only=heads)
-    home = first_verses(_home(context, part), profile.n_verses)
     heads = raw.pop("heads")
+    home = first_verses(context.get("one_head", [part]).parts[part].raw, profile.n_verses)
     home = of_cuts(home, rows_of(heads, home["heads"]))
     del home["heads"]
     return subject.measured(
@@ -100,95 +93,84 @@ def _of_translator(context: Context, part: str) -> Measured:
 
 
 @across_domains.summary
-def _(half: Half, raw: Arrays, statistics: Constants) -> dict[str, Any]:
+def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """The effect of each head in each domain, and how these effects correlate.
 
     ``correlations`` is other domain -> measure -> agreement for a classifier, and measure ->
     agreement for a translator.
     """
-    summarise = _summarise_classifier if half == "encoder" else _summarise_translator
-    return summarise(raw, statistics)
-
-
-def _summarise_classifier(raw: Arrays, statistics: Constants) -> dict[str, Any]:
-    home, *others = [str(name) for name in raw["domains"]]
-    parts = {domain: unprefixed(f"{domain}/", raw) for domain in (home, *others)}
-    heads, effects, reliability = parts[home]["heads"], {}, {}
-    for domain, part in parts.items():
-        rows = rows_of(heads, part["heads"])
-        # (heads, examples): change of accuracy, and of loss in nats
-        changed = part["correct"][rows].astype(np.int8) - part["correct_uncut"].astype(np.int8)
-        each = {"accuracy": changed, "loss": part["loss_change"][rows] / MILLINAT}
-        effects[domain] = {measure: values.mean(-1) for measure, values in each.items()}
-        reliability[domain] = {
-            measure: stats.split_half_reliability(values, statistics.splits, statistics.seed)
-            for measure, values in each.items()
+    if "domains" not in raw:
+        heads = raw["heads"][:, 1:]
+        cuts = {side: unprefixed(f"{side}_", raw) for side in ("home", "far")}
+        effects = {side: _effects(side_cuts, statistics) for side, side_cuts in cuts.items()}
+        return {
+            "baselines": {
+                side: float(scored_cuts(side_cuts).scores[0]) for side, side_cuts in cuts.items()
+            },
+            "heads": _records(heads, effects),
+            "correlations": _agreements(*effects.values(), heads[:, 0], statistics),
         }
+    home, *others = [str(name) for name in raw["domains"]]
+    cuts = {domain: unprefixed(f"{domain}/", raw) for domain in (home, *others)}
+    heads = cuts[home]["heads"]
+    effects = {
+        domain: _effects(of_cuts(each, rows_of(heads, each["heads"])), statistics)
+        for domain, each in cuts.items()
+    }
     return {
         "in_domain": home,
         "baselines": {
-            domain: {**Accuracy().baseline(part), "n_examples": len(part["correct_uncut"])}
-            for domain, part in parts.items()
+            domain: {
+                **baseline(each, TESTS["encoder"]),
+                "n_examples": len(each["correct_uncut"]),
+            }
+            for domain, each in cuts.items()
         },
-        "heads": [
-            {"kind": "self", **record} for record in _records(heads, effects, ("accuracy", "loss"))
-        ],
+        "heads": [{"kind": "self", **record} for record in _records(heads, effects)],
         "correlations": {
-            other: _agreements((home, other), effects, reliability, heads[:, 0], statistics)
+            other: _agreements(effects[home], effects[other], heads[:, 0], statistics)
             for other in others
         },
     }
 
 
-def _summarise_translator(raw: Arrays, statistics: Constants) -> dict[str, Any]:
-    effects, reliability, baselines = {}, {}, {}
-    for side in ("home", "far"):
-        uncut, cuts = all_counts(raw, f"{side}_")
-        baselines[side] = float(corpus_bleu(uncut.sum(0)))
-        loss = raw[f"{side}_draft_loss_change"] / MILLINAT
-        effects[side] = {
-            "bleu": corpus_bleu(cuts.sum(1)) - baselines[side],
-            "loss": loss.mean(-1),
-        }
-        reliability[side] = {
-            "bleu": stats.split_half_reliability_of(
-                corpus_bleu, uncut, cuts, statistics.splits, statistics.seed
-            ),
-            "loss": stats.split_half_reliability(loss, statistics.splits, statistics.seed),
-        }
-    heads = raw["heads"][:, 1:]
-    return {
-        "baselines": baselines,
-        "heads": _records(heads, effects, ("bleu", "loss")),
-        "correlations": _agreements(("home", "far"), effects, reliability, heads[:, 0], statistics),
-    }
+Effects = dict[str, tuple[np.ndarray, float]]
+"""Measure -> the effect of each head in a domain, (heads,), and the reliability of the effects."""
 
 
-Effects = dict[str, dict[str, Any]]
-"""Domain -> measure -> the effect of each head, (heads,), or the reliability of the effects."""
+def _effects(cuts: Arrays, statistics: Constants) -> Effects:
+    """The change of the score, and of the loss in nats, with each head cut."""
+    splits = statistics.splits, statistics.seed
+
+    def mean(changes: np.ndarray) -> tuple[np.ndarray, float]:
+        return changes.mean(-1), stats.split_half_reliability(changes, *splits)
+
+    if "correct" in cuts:
+        changed = cuts["correct"].astype(np.int8) - cuts["correct_uncut"].astype(np.int8)
+        return {"accuracy": mean(changed), "loss": mean(cuts["loss_change"] / MILLINAT)}
+    bleu = scored_cuts(cuts)
+    reliability = stats.split_half_reliability_of(bleu.of, bleu.counts, *splits)
+    change = bleu.scores[1:] - bleu.scores[0]
+    return {"bleu": (change, reliability), "loss": mean(cuts["draft_loss_change"] / MILLINAT)}
 
 
-def _records(heads: np.ndarray, effects: Effects, measures: Sequence[str]) -> list[dict]:
+def _records(heads: np.ndarray, effects: dict[str, Effects]) -> list[dict]:
     return [
         {
-            "layer": int(layer),
-            "head": int(head),
+            "layer": layer,
+            "head": head,
             **{
-                f"{measure} {side}": effects[side][measure][i]
-                for side in effects
-                for measure in measures
+                f"{measure} {domain}": effect[i]
+                for domain, measures in effects.items()
+                for measure, (effect, _) in measures.items()
             },
         }
-        for i, (layer, head) in enumerate(heads)
+        for i, (layer, head) in enumerate(heads.tolist())
     ]
 
 
 def _agreements(
-    places: tuple[str, str],
-    effects: Effects,
-    reliability: Effects,
-    layers: np.ndarray,
-    statistics: Constants,
+    home: Effects, other: Effects, layers: np.ndarray, statistics: Constants
 ) -> dict[str, Any]:
     """By measure, the correlations of the same cuts' effects in two domains, and their ceiling.
 
@@ -196,17 +178,16 @@ def _agreements(
     ``within`` that of all heads with the layer held fixed.
     """
     agreements = {}
-    for measure in effects[places[0]]:
-        x, y = (effects[side][measure] for side in places)
-        both = [reliability[side][measure] for side in places]
+    for measure, (x, reliability) in home.items():
+        y, other_reliability = other[measure]
         agreements[measure] = {
-            **{method: correlation_record(x, y, method, statistics) for method in _METHODS},
+            **{
+                method: correlation_record(x, y, method, statistics)
+                for method in ("pearson", "spearman")
+            },
             "within": partial_record(x, y, layers, statistics),
             "left_out": stats.spearman_without_one(x, y),
-            "reliability": both,
-            "ceiling": stats.correlation_ceiling(*both),
+            "reliability": [reliability, other_reliability],
+            "ceiling": stats.correlation_ceiling(reliability, other_reliability),
         }
     return agreements
-
-
-_METHODS = ("pearson", "spearman")

@@ -13,7 +13,8 @@ journal keeps each unit of work separately.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,15 +25,13 @@ from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import C5_REMOVED, LEAST_BLEU
 from headprune_lib.replication.engine import in_turn, run_units
 from headprune_lib.replication.lazy import masking, selection, setups
-from headprune_lib.replication.measurements.base import Context, Own, measurement
+from headprune_lib.replication.measurements.base import Constants, Context, Own, measurement
 from headprune_lib.replication.measurements.estimates import (
-    Resamples,
     Scored,
     of_losses,
-    of_translations,
 )
 from headprune_lib.replication.measurements.orders import random_order
-from headprune_lib.replication.measurements.single_heads import sacrebleus_own
+from headprune_lib.replication.measurements.single_heads import sacrebleus_own, scored_cuts
 from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.models.translators import (
     kept_updates,
@@ -87,15 +86,10 @@ def points_of(context: Context, seed: int, within: bool) -> list[Point]:
     model = context.profile.model_of(context.task)
     folder = train(context.profile, context.task, seed, model=model)
     curve = read_curve(folder)
-    points = [
-        Point(
-            epoch["updates"],
-            epoch["epoch"],
-            np.nan if epoch["bleu"] is None else epoch["bleu"],
-            {"epoch": epoch["epoch"]},
-        )
-        for epoch in curve
-    ]
+    points = []
+    for epoch in curve:
+        bleu = np.nan if epoch["bleu"] is None else epoch["bleu"]
+        points.append(Point(epoch["updates"], epoch["epoch"], bleu, {"epoch": epoch["epoch"]}))
     if within:
         points += _within(context, seed, folder, curve[0]["updates"])
     return sorted(points, key=lambda point: point.updates)
@@ -113,22 +107,16 @@ def _within(context: Context, seed: int, folder: Path, updates_an_epoch: int) ->
 
 def _validated(context: Context, seed: int, updates: list[int]) -> dict[int, float]:
     """Greedy BLEU on the validation verses after each of these numbers of updates."""
-    subjects = [context.subject(seed, update=update) for update in updates]
 
     def measure(subject: setups.TranslationSubject) -> Arrays:
         pairs = subject.split("valid")
         bleu = validation_bleu(subject.model, subject.translator.pieces, pairs)
         return {"bleu": np.array(bleu)}
 
-    units = run_units(
-        {
-            f"{validated.key} validation": lambda validated=validated: measure(validated)
-            for validated in subjects
-        },
-        context.journal,
-        f"validate, training {seed}",
-    ).values()
-    return {update: float(unit["bleu"]) for update, unit in zip(updates, units, strict=True)}
+    subjects = [context.subject(seed, update=update) for update in updates]
+    units = {f"{subject.key} validation": partial(measure, subject) for subject in subjects}
+    done = run_units(units, context.journal, f"validate, training {seed}").values()
+    return {update: float(unit["bleu"]) for update, unit in zip(updates, done, strict=True)}
 
 
 def chosen(points: list[Point], wanted: Checkpoints) -> list[Point]:
@@ -225,19 +213,6 @@ def further_masks(
 # --- what the checkpoints say ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Statistics(Resamples):
-    """Constants; ``removed`` is the share of heads at which orders and checkpoints are compared.
-
-    An unpruned checkpoint needs ``least_bleu`` to count in the slopes of the BLEU kept: below it,
-    the ratio is noise. An interval over trainings needs ``least_trainings`` of them.
-    """
-
-    removed: float = C5_REMOVED
-    least_bleu: float = LEAST_BLEU
-    least_trainings: int = 3
-
-
 def outcomes_of(raw: Arrays, i: int) -> Arrays:
     """The outcomes of checkpoint ``i`` of a training, counted from 0."""
     return {
@@ -245,20 +220,13 @@ def outcomes_of(raw: Arrays, i: int) -> Arrays:
     }
 
 
-def _bleu(raw: Arrays) -> Scored:
-    """N-gram counts of the translations, (1 + M, verses, 10), the unmasked model first."""
-    uncut = raw["counts_uncut"]
-    packed = np.concatenate([uncut[None], uncut + raw["counts_change"]])
-    return of_translations(packed, raw["reference_lengths"])
-
-
 def _verse_importance(raw: Arrays) -> np.ndarray:
     """The importance of heads by verse, (verses, layers of all kinds, heads)."""
     return np.concatenate([raw[f"each {kind}"] for kind in KINDS], axis=1).astype(float)
 
 
-def _checkpoint(raw: Arrays, at: int, statistics: Statistics) -> Record:
-    along, bleu = len(raw["shares"]), _bleu(raw).drawn(statistics)
+def _checkpoint(raw: Arrays, at: int, statistics: Constants) -> Record:
+    along, bleu = len(raw["shares"]), scored_cuts(raw).drawn(statistics)
     kept = bleu.map(lambda bleu: stats.kept_above_chance(bleu, bleu[..., :1], nothing=0.0))
     uncut = raw["reference_loss_uncut"]
     nats = np.concatenate([uncut[None], uncut + raw["reference_loss_change"]]) / MILLINAT
@@ -281,16 +249,17 @@ def _checkpoint(raw: Arrays, at: int, statistics: Statistics) -> Record:
                 mean = numbers.map(lambda numbers, rows=rows: numbers[..., rows].mean(-1))
                 record |= {name: mean.value, f"{name}_interval": mean.interval}
     each = _verse_importance(raw)
+    flat, mean = each.reshape(len(each), -1), each.mean(0)
 
-    def over_all(scores: np.ndarray) -> np.ndarray:
-        return stats.gini(scores.reshape(*scores.shape[:-2], -1))
+    def within(sums: np.ndarray) -> np.ndarray:
+        return gini_within(sums.reshape(*sums.shape[:-1], *mean.shape))
 
-    for name, statistic in (("gini", over_all), ("gini_within", gini_within)):
-        unevenness = Scored(
-            each.reshape(len(each), -1),
-            lambda sums, of=statistic: of(sums.reshape(*sums.shape[:-1], *each.shape[1:])),
-        ).drawn(statistics)
-        record |= {name: statistic(each.mean(0)), f"{name}_interval": unevenness.interval}
+    for name, of, value in (
+        ("gini", stats.gini, stats.gini(mean.ravel())),
+        ("gini_within", within, gini_within(mean)),
+    ):
+        interval = Scored(flat, of).drawn(statistics).interval
+        record |= {name: value, f"{name}_interval": interval}
     return record
 
 
@@ -302,7 +271,7 @@ def _normalised(scores: np.ndarray) -> np.ndarray:
 
 def _influences(raw: Arrays, at: int) -> dict[str, np.ndarray]:
     """Name of a slope -> each verse's influence on its share of BLEU kept, (verses,)."""
-    scored = _bleu(raw)
+    scored = scored_cuts(raw)
     bleu, of_texts = scored.scores, stats.text_influences(scored.of, scored.counts.astype(float))
     if bleu[0] <= 0:
         return {name: np.zeros(of_texts.shape[1]) for name in KEPT}
@@ -354,9 +323,7 @@ KEPT = ("importance", "random", "kept")
 
 
 def slopes(
-    trainings: list[Record],
-    statistics: Statistics,
-    texts: list[list[dict[str, np.ndarray]]] | None = None,
+    trainings: list[Record], texts: list[list[dict[str, np.ndarray]]], statistics: Constants
 ) -> dict[str, Record]:
     """Slopes over ln(updates) of what grows during training, the untrained model left out.
 
@@ -371,55 +338,46 @@ def slopes(
         ``interval`` over trainings and, for the BLEU kept, verses, with its standard ``error`` and
         Satterthwaite's degrees of ``freedom``: None with fewer than three trainings.
     """
+    trained = [
+        [
+            (point, influences)
+            for point, influences in zip(training["checkpoints"], of_points, strict=True)
+            if point["updates"]
+        ]
+        for training, of_points in zip(trainings, texts, strict=True)
+    ]
+    if any(point["kept_random"] is None for points in trained for point, _ in points):
+        return {}
     fitted: dict[str, Record] = {}
-    for name, of in GROWING.items():
-        lines = []
-        for i, training in enumerate(trainings):
-            points = [
-                (point, texts[i][j].get(name) if texts else None)
-                for j, point in enumerate(training["checkpoints"])
-                if point["updates"]
-            ]
-            if any(point["kept_random"] is None for point, _ in points):
-                return {}
-            if name in KEPT:
-                points = [pair for pair in points if pair[0]["bleu"][0] >= statistics.least_bleu]
-            lines.append(points)
+    for name in GROWING:
+        least = statistics.least_bleu if name in KEPT else 0
+        lines = [[pair for pair in points if pair[0]["bleu"][0] >= least] for points in trained]
         if all(len(points) > 1 for points in lines):
-            fitted[name] = _slope(lines, of, statistics)
+            fitted[name] = _slope(name, lines, statistics)
     return fitted
 
 
 def _slope(
-    lines: list[list[tuple[Record, np.ndarray | None]]],
-    of: Callable[[Record], float],
-    statistics: Statistics,
+    name: str, lines: list[list[tuple[Record, dict[str, np.ndarray]]]], statistics: Constants
 ) -> Record:
     runs, influences = [], []
     for points in lines:
         x = np.log([point["updates"] for point, _ in points])
         weights = (x - x.mean()) / np.square(x - x.mean()).sum()
-        runs.append(float(weights @ [of(point) for point, _ in points]))
-        of_texts = [np.zeros(2) if verses is None else verses for _, verses in points]
-        influences.append(weights @ np.stack(of_texts))
-    if len(runs) < statistics.least_trainings:
-        nothing = {"interval": None, "error": None, "freedom": None}
-        return {"difference": float(np.mean(runs)), **nothing, "runs": runs}
-    mean = stats.over_trainings(runs, influences)
+        runs.append(float(weights @ [GROWING[name](point) for point, _ in points]))
+        influences.append(weights @ np.stack([of.get(name, np.zeros(2)) for _, of in points]))
+    several = len(runs) >= statistics.least_trainings
+    mean = stats.over_trainings(runs, influences) if several else None
     return {
-        "difference": mean.value,
-        "interval": [mean.low, mean.high],
-        "error": mean.error,
-        "freedom": mean.freedom,
+        "difference": float(np.mean(runs)),
+        "interval": mean and [mean.low, mean.high],
+        "error": mean and mean.error,
+        "freedom": mean and mean.freedom,
         "runs": runs,
     }
 
 
 # --- the measurement ------------------------------------------------------------------------------
-
-
-def _parts(profile: Profile, task: str) -> tuple[str, ...]:
-    return tuple(f"training {seed}" for seed in profile.trainings(task))
 
 
 def _own(profile: Profile, part: str) -> Own:
@@ -438,9 +396,13 @@ def _own(profile: Profile, part: str) -> Own:
     "along_training",
     version=3,
     parameters=["n_verses", "steps"],
-    statistics=Statistics(),
+    # orders and checkpoints are compared at ``removed``; an unpruned checkpoint needs ``least_bleu``
+    # to count in the slopes of the BLEU kept: below it, the ratio is noise
+    statistics=Constants(
+        resamples=5_000, seed=0, removed=C5_REMOVED, least_bleu=LEAST_BLEU, least_trainings=3
+    ),
     halves=("translation",),
-    parts=_parts,
+    parts=lambda profile, task: tuple(f"training {seed}" for seed in profile.trainings(task)),
     own=_own,
 )
 def along_training(context: Context, part: str) -> Measured:
@@ -471,7 +433,7 @@ def along_training(context: Context, part: str) -> Measured:
 
 
 @along_training.summary
-def _(outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     """Values of all trainings that were measured; one is enough.
 
     ``trainings`` has the checkpoints of each in order of updates; see :func:`slopes`.
@@ -499,5 +461,5 @@ def _(outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
         "n_trainings": len(trainings),
         "log_range": float(np.mean([np.ptp(np.log(updates)) for updates in trained])),
     }
-    fitted = slopes(trainings, statistics, texts)
+    fitted = slopes(trainings, texts, statistics)
     return {**values, "slopes": fitted} if fitted else values

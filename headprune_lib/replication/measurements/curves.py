@@ -27,7 +27,6 @@ from headprune_lib.replication.measurements.base import (
 from headprune_lib.replication.measurements.estimates import (
     Difference,
     Drawn,
-    Resamples,
     Scored,
     joined,
     mean_curves,
@@ -42,7 +41,7 @@ from headprune_lib.replication.measurements.orders import (
     along,
     n_random,
     orders_of,
-    own_of_order,
+    read_order,
     training_sweep,
 )
 from headprune_lib.replication.measurements.single_heads import one_head
@@ -60,15 +59,8 @@ from headprune_lib.replication.store.packing import BESIDE, KINDS
 # --- the curves of a result -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Statistics(Resamples):
-    """Resamples, and the tolerated losses at which the removable share is reported.
-
-    Orders are compared over the whole curve, and up to the share ``early`` of heads removed.
-    """
-
-    tolerances: tuple[float, ...] = TOLERANCES
-    early: float = C8_UP_TO
+STATISTICS = Constants(resamples=5_000, seed=0, tolerances=TOLERANCES, early=C8_UP_TO)
+"""Of curves: orders are compared over the whole curve, and up to the share ``early`` removed."""
 
 
 MAIN = "importance main"
@@ -144,7 +136,7 @@ def _by_order(outcomes: Outcomes, way: str = "") -> dict[str, Scored]:
     return curves
 
 
-def read_curves(outcomes: Outcomes, statistics: Statistics) -> Curves:
+def read_curves(outcomes: Outcomes, statistics: Constants) -> Curves:
     """The curves in the outcomes of a result's parts."""
     by_order = _by_order(outcomes)
     return Curves(
@@ -155,7 +147,7 @@ def read_curves(outcomes: Outcomes, statistics: Statistics) -> Curves:
     )
 
 
-def curve_values(outcomes: Outcomes, curves: Curves, statistics: Statistics) -> dict[str, Any]:
+def curve_values(outcomes: Outcomes, curves: Curves, statistics: Constants) -> dict[str, Any]:
     """The values of each order on its own.
 
     Returns:
@@ -165,32 +157,25 @@ def curve_values(outcomes: Outcomes, curves: Curves, statistics: Statistics) -> 
         ``log_loss``, and its ``accuracy`` if the score is another one; ``sacrebleu`` is the mean of
         sacrebleu's own BLEU, where the score is BLEU of Moses' tokens.
     """
-    of_orders: dict[str, dict[str, Any]] = {
-        name: {"mean": mean.value, "runs": curves.runs[name], "interval": mean.interval}
-        for name, mean in curves.means.items()
-    }
-    kept = {name: mean.map(curves.kept) for name, mean in curves.means.items()}
-    parts = parts_of_orders(outcomes)
-    for name, runs in curves.runs.items():
+    of_orders: dict[str, dict[str, Any]] = {}
+    kept, prunable, parts = {}, {}, parts_of_orders(outcomes)
+    for name, mean in curves.means.items():
+        runs, share = curves.runs[name], mean.map(curves.kept)
+        of_orders[name] = {"mean": mean.value, "runs": runs, "interval": mean.interval}
+        kept[name] = {"kept": share.value, "interval": share.interval}
+        prunable[name] = prunable_record(curves.shares, mean, curves.chance, statistics.tolerances)
         raws = [outcomes[part] for part in parts[IMPORTANCE if name == MAIN else name]]
         if "correct" in raws[0]:
             of_orders[name] |= _of_encoder(raws, len(runs))
     if all(f"{BESIDE}counts_uncut" in raw for raw in outcomes.values()):
-        for name, runs in _by_order(outcomes, BESIDE).items():
-            of_orders[name]["sacrebleu"] = runs.scores.mean(0)
+        for name, scores in _by_order(outcomes, BESIDE).items():
+            of_orders[name]["sacrebleu"] = scores.scores.mean(0)
     return {
         "shares": curves.shares,
         "chance": curves.chance,
         "curves": of_orders,
-        "kept": {
-            name: {"kept": share.value, "interval": share.interval} for name, share in kept.items()
-        },
-        "prunable": {
-            name: prunable_record(
-                curves.shares, mean.value, mean.drawn, curves.chance, statistics.tolerances
-            )
-            for name, mean in curves.means.items()
-        },
+        "kept": kept,
+        "prunable": prunable,
     }
 
 
@@ -205,11 +190,11 @@ def _of_encoder(raws: list[Arrays], n_runs: int) -> dict[str, Any]:
 # --- heads of all kinds ---------------------------------------------------------------------------
 
 
-def _measure_translator(
-    context: Context, part: str, named: PartName, headline: bool = False
-) -> Measured:
-    """Measure an order on the first test verses, or on those of the ``headline``."""
+def _measure_translator(context: Context, part: str, named: PartName) -> Measured:
+    """Measure an order; the headline orders of the main pair on more verses than the others."""
     main = context.subject(named.training)
+    # the main pair is the only one for which the paper has all orders and texts
+    headline = named.kind is None and context.task == context.profile.translation_task
     runs = orders_of(context, named.order, main, named.kind)
     measured = along(context, runs, part, main.headline if headline else main.tested())
     if named.order == IMPORTANCE:
@@ -219,39 +204,40 @@ def _measure_translator(
     return measured
 
 
-def _is_main(profile: Profile, task: str) -> bool:
-    """Whether this is the main pair, the only one for which the paper has all orders and texts."""
-    return task == profile.translation_task
-
-
 def _parts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
     if half == "encoder":
         return ENCODER[profile.orders]
-    return (*(EVERY[half] if _is_main(profile, task) else FEW), *_of_further(profile, task))
-
-
-def _of_further(profile: Profile, task: str) -> tuple[str, ...]:
-    return tuple(further_training(seed) for seed in profile.trainings(task)[1:])
+    orders = EVERY[half] if task == profile.translation_task else FEW
+    return (*orders, *map(further_training, profile.trainings(task)[1:]))
 
 
 def _own(profile: Profile, half: Half, part: str) -> Own:
     """An order's own settings; in the encoder half, importance is measured on every training."""
     named = parse_part(part)
-    order, training = named.order, named.training
-    values: dict[str, Any] = {"order": part, **own_of_order(half, order)}
-    needs = (one_head,) if order == "oracle" else ()
-    if order == RANDOM:
-        values["draws"] = n_random(half, profile)
+    own = _own_of_order(profile, half, part, named)
     if half == "translation":
-        return Own(values, None if training is None else (training,), needs)
-    if order == ONE_BY_ONE:
+        return own
+    values = dict(own.values)
+    if named.order == ONE_BY_ONE:
         values["n_selection"] = profile.n_selection
-    elif order != "oracle":
+    elif named.order != "oracle":
         values["n_scoring"] = profile.n_scoring
-    if training is not None:
-        _check_further(profile, order, training)
-        return Own(values, (training,), needs)
-    return Own(values, tuple(profile.seeds) if order == IMPORTANCE else None, needs)
+    if named.training is not None:
+        _check_further(profile, named.order, named.training)
+    several = named.order == IMPORTANCE and named.training is None
+    return dataclasses.replace(
+        own, values=values, seeds=tuple(profile.seeds) if several else own.seeds
+    )
+
+
+def _own_of_order(profile: Profile, half: Half, part: str, named: PartName) -> Own:
+    values: dict[str, Any] = {"order": part}
+    if read := read_order(half, named.order):
+        values["criterion"] = read.criterion.version
+    if named.order == RANDOM:
+        values["draws"] = n_random(half, profile)
+    seeds = None if named.training is None else (named.training,)
+    return Own(values, seeds, needs=(one_head,) if named.order == "oracle" else ())
 
 
 def _check_further(profile: Profile, order: str, training: int) -> None:
@@ -274,23 +260,6 @@ def _check_further(profile: Profile, order: str, training: int) -> None:
         )
 
 
-# --- heads of one kind ----------------------------------------------------------------------------
-
-
-def _kind_parts(profile: Profile, task: str) -> tuple[str, ...]:
-    orders = (*FEW, *_of_further(profile, task))
-    return tuple(f"{kind} {order}" for kind in KINDS for order in orders)
-
-
-def _own_of_kind(profile: Profile, half: Half, part: str) -> Own:
-    named = parse_part(part, "kind")
-    if named.kind is None:
-        raise ValueError(f"{part!r} has no kind of attention. Begin with {', '.join(KINDS)}")
-    draws = {"draws": n_random(half, profile)} if named.order == RANDOM else {}
-    values = {"order": part, **draws, **own_of_order(half, named.order)}
-    return Own(values, None if named.training is None else (named.training,))
-
-
 @measurement(
     "pruning_curve",
     version=3,
@@ -298,7 +267,7 @@ def _own_of_kind(profile: Profile, half: Half, part: str) -> Own:
         "encoder": ["n_examples", "steps"],
         "translation": ["n_verses", "n_headline", "steps"],
     },
-    statistics=Statistics(),
+    statistics=STATISTICS,
     halves=HALVES,
     parts=_parts,
     own=_own,
@@ -307,7 +276,7 @@ def pruning_curve(context: Context, part: str) -> Measured:
     """Outcomes along every run of an order, and the scores that it follows."""
     named = parse_part(part)
     if context.half == "translation":
-        return _measure_translator(context, part, named, _is_main(context.profile, context.task))
+        return _measure_translator(context, part, named)
     if named.training is not None:
         alone = dataclasses.replace(context.profile, seeds=[named.training])
         context = dataclasses.replace(context, profile=alone)
@@ -323,7 +292,7 @@ def pruning_curve(context: Context, part: str) -> Measured:
 
 
 @pruning_curve.summary
-def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
+def _(half: Half, outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     """The values of :func:`curve_values`, and areas of importance minus each other order's.
 
     Each difference is over the other order's trainings: all (``joined``), or only the first.
@@ -349,12 +318,27 @@ def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
     return values
 
 
+# --- heads of one kind ----------------------------------------------------------------------------
+
+
+def _kind_parts(profile: Profile, task: str) -> tuple[str, ...]:
+    orders = (*FEW, *map(further_training, profile.trainings(task)[1:]))
+    return tuple(f"{kind} {order}" for kind in KINDS for order in orders)
+
+
+def _own_of_kind(profile: Profile, half: Half, part: str) -> Own:
+    named = parse_part(part, "kind")
+    if named.kind is None:
+        raise ValueError(f"{part!r} has no kind of attention. Begin with {', '.join(KINDS)}")
+    return _own_of_order(profile, half, part, named)
+
+
 @measurement(
     "pruning_by_kind",
     version=3,
     parameters=["n_verses", "steps"],
     # compared by the area up to a share of a kind's heads, and shown at some shares
-    statistics=Constants(**vars(Statistics()), up_to=C4_UP_TO, shown=C4_SHOWN),
+    statistics=Constants(**vars(STATISTICS), up_to=C4_UP_TO, shown=C4_SHOWN),
     halves=("translation",),
     parts=_kind_parts,
     own=_own_of_kind,

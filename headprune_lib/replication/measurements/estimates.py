@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.replication import stats
-from headprune_lib.replication.metrics import MILLINAT, SCORES, Score, corpus_bleu, unpack
+from headprune_lib.replication.measurements.base import Constants
+from headprune_lib.replication.metrics import MILLINAT, SCORES, corpus_bleu, unpack
 from headprune_lib.replication.order_names import IMPORTANCE
 from headprune_lib.replication.store import Arrays
 
@@ -22,23 +23,15 @@ Prunable = dict[str, Any]
 """The largest share of the heads removable at a tolerated loss: ``share``, ``interval`` (95%)."""
 
 
-@dataclass(frozen=True)
-class Resamples:
-    """The number of a bootstrap's resamples, and the seed that draws them."""
-
-    resamples: int = 5_000
-    seed: int = 0
-
-
 def interval_record(drawn: np.ndarray) -> np.ndarray:
     """The 95% interval of bootstrap draws ``(resamples, ...)``: low and high along the first axis."""
     return np.quantile(drawn, [0.025, 0.975], axis=0)
 
 
-def correlation_record(x: np.ndarray, y: np.ndarray, method: str, draws: Resamples) -> Correlation:
+def correlation_record(x: np.ndarray, y: np.ndarray, method: str, draws: Constants) -> Correlation:
     """A correlation over heads; all None for fewer than 3, or where a side does not vary."""
     if len(x) < 3 or min(np.ptp(x), np.ptp(y)) == 0:
-        return _correlation(None)
+        return dict(_NO_CORRELATION)
     return _correlation(stats.correlation(x, y, method, draws.resamples, draws.seed))
 
 
@@ -46,7 +39,7 @@ def partial_record(
     x: np.ndarray,
     y: np.ndarray,
     groups: np.ndarray,
-    draws: Resamples,
+    draws: Constants,
     given: Sequence[np.ndarray] = (),
 ) -> Correlation:
     """Spearman's correlation over heads, with their groups and ``given`` variables held fixed.
@@ -54,39 +47,36 @@ def partial_record(
     All None where nothing is left to correlate.
     """
     try:
-        found = stats.partial_spearman(x, y, [*given], groups, draws.resamples, draws.seed)
+        return _correlation(
+            stats.partial_spearman(x, y, [*given], groups, draws.resamples, draws.seed)
+        )
     except ValueError:
-        return _correlation(None)
-    return _correlation(found)
+        return dict(_NO_CORRELATION)
 
 
-def _correlation(found: stats.Estimate | None) -> Correlation:
-    if found is None:
-        return {"r": None, "interval": [None, None], "p": None}
+_NO_CORRELATION: Correlation = {"r": None, "interval": [None, None], "p": None}
+
+
+def _correlation(found: stats.Estimate) -> Correlation:
     return {"r": found.value, "interval": [found.low, found.high], "p": found.p}
 
 
 def prunable_record(
-    shares: np.ndarray,
-    mean: np.ndarray,
-    drawn: np.ndarray,
-    chance: float,
-    tolerances: Sequence[float],
+    shares: np.ndarray, mean: Drawn, chance: float, tolerances: Sequence[float]
 ) -> dict[str, Prunable]:
     """Largest share removable at each tolerance, with the interval over bootstrap draws.
 
     Args:
         shares: (steps + 1,) shares removed.
-        mean, drawn: the mean curve (steps + 1,) and its draws (resamples, steps + 1).
+        mean: the mean curve (steps + 1,).
         chance: the score that a model without any head can be expected to have.
     """
-    return {
-        tolerance_key(tolerance): {
-            "share": float(stats.prunable_share(shares, mean, chance, tolerance)),
-            "interval": interval_record(stats.prunable_share(shares, drawn, chance, tolerance)),
-        }
-        for tolerance in tolerances
-    }
+    records = {}
+    for tolerance in tolerances:
+        share = mean.map(lambda curve, t=tolerance: stats.prunable_share(shares, curve, chance, t))
+        interval = interval_record(share.drawn)
+        records[tolerance_key(tolerance)] = {"share": float(share.value), "interval": interval}
+    return records
 
 
 def tolerance_key(tolerance: float) -> str:
@@ -149,7 +139,7 @@ class Scored:
         """The scores on all texts, (...)."""
         return self.of(self.counts.sum(-2))
 
-    def drawn(self, draws: Resamples) -> Drawn:
+    def drawn(self, draws: Constants) -> Drawn:
         """The scores, also on resampled texts, the same resamples for all masks."""
         *masks, texts, k = self.counts.shape
         flat = self.counts.reshape(-1, texts, k)
@@ -157,14 +147,9 @@ class Scored:
         return Drawn(self.scores, resampled.reshape(-1, *masks))
 
 
-def score_of(raw: Arrays) -> Score:
-    """The score that a part of the encoder half was measured in."""
-    return SCORES[str(raw.get("metric", "accuracy"))]
-
-
 def of_answers(correct: np.ndarray, raw: Arrays) -> Scored:
     """The score of right or wrong answers (..., texts); ``raw`` has the ``labels`` and metric."""
-    score, labels = score_of(raw), raw["labels"]
+    score, labels = SCORES[str(raw.get("metric", "accuracy"))], raw["labels"]
     return Scored(score.counts(correct, labels), score.of, score.chance(labels))
 
 
@@ -204,7 +189,7 @@ def joined(parts: Sequence[Scored]) -> Scored:
     return dataclasses.replace(parts[0], counts=np.concatenate([part.counts for part in parts]))
 
 
-def mean_curves(curves: Mapping[str, Scored], draws: Resamples) -> dict[str, Drawn]:
+def mean_curves(curves: Mapping[str, Scored], draws: Constants) -> dict[str, Drawn]:
     """The mean over runs, (steps,), also on resampled texts and runs, paired between curves."""
     # whichever kind's heads are removed, the trainings are the same
     together = {name: IMPORTANCE for name in curves if name.endswith(f" {IMPORTANCE}")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -28,9 +28,14 @@ OFFSETS = {"previous": -1, "same": 0, "next": 1}
     statistics=Constants(resamples=10_000, seed=0, steps=10),
 )
 def head_roles(context: Context) -> Measured:
-    """Means over queries, (layer, head), of :func:`statistics_of`, and I_h, not normalised."""
-    subject = context.subject()
-    wanted = statistics_of(load_tokenizer(context.profile.model).all_special_ids)
+    """Means over queries, (layer, head), of what the weights say, and I_h, not normalised."""
+    subject, special = context.subject(), load_tokenizer(context.profile.model).all_special_ids
+    wanted = {
+        "entropy": attention.entropies,
+        "entropy words": partial(attention.entropies, leave_out=special),
+        "special": partial(attention.mass_on, ids=special),
+        **{name: partial(attention.mass_at, offset=offset) for name, offset in OFFSETS.items()},
+    }
 
     def measure() -> Arrays:
         eager = context.subject(subject.seed, kernel="eager")
@@ -47,18 +52,6 @@ def head_roles(context: Context) -> Measured:
         metric="attention",
         unit="share of the weight",
     )
-
-
-def statistics_of(
-    special: Collection[int],
-) -> dict[str, Callable[[attention.Weights], tuple[torch.Tensor, torch.Tensor]]]:
-    """The statistics of a head's attention weights; ``special``: ids of special tokens."""
-    return {
-        "entropy": attention.entropies,
-        "entropy words": partial(attention.entropies, leave_out=special),
-        "special": partial(attention.mass_on, ids=special),
-        **{name: partial(attention.mass_at, offset=offset) for name, offset in OFFSETS.items()},
-    }
 
 
 @head_roles.summary
@@ -97,18 +90,17 @@ def _along(
 ) -> dict[str, Any]:
     """By role, its mean in each step of an order, and its rank correlation with the place in it."""
     ends = selection.prune_schedule(len(heads), statistics.steps)
-    steps = [(start, end) for start, end in itertools.pairwise(ends) if end > start]
+    steps = [slice(start, end) for start, end in itertools.pairwise(ends) if end > start]
     places = tuple(np.array(heads).T)
     ordered = {name: values[places] for name, values in roles.items()}
+    rank = np.arange(len(heads), dtype=float)
     return {
         "steps": {
-            name: [_step(values[start:end], statistics) for start, end in steps]
+            name: [_step(values[step], statistics) for step in steps]
             for name, values in ordered.items()
         },
         "ranks": {
-            name: correlation_record(
-                np.arange(len(values), dtype=float), values, "spearman", statistics
-            )
+            name: correlation_record(rank, values, "spearman", statistics)
             for name, values in ordered.items()
         },
     }

@@ -16,16 +16,15 @@ import numpy as np
 from headprune_lib.replication.bounds import C8_UP_TO
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.lazy import language, masking, selection, setups, training, utils
-from headprune_lib.replication.measurements.base import Context, Own, measurement
+from headprune_lib.replication.measurements.base import Constants, Context, Own, measurement
 from headprune_lib.replication.measurements.curves import Curves
 from headprune_lib.replication.measurements.estimates import (
-    Resamples,
     mean_curves,
     of_losses,
     scored,
 )
 from headprune_lib.replication.measurements.orders import random_order
-from headprune_lib.replication.measurements.scores import scored_once
+from headprune_lib.replication.measurements.scores import PLAIN, scored_once
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.order_names import (
     IMPORTANCE,
@@ -38,7 +37,6 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Journal, Measured, Outcomes
 from headprune_lib.replication.store.packing import heads_array
 
-PLAIN = "importance unnormalised"
 PER_GROUP, WHOLE_GROUPS = f"{PLAIN} per group", f"{PLAIN} whole groups"
 ORDERS = (
     *(IMPORTANCE, PLAIN, "importance reversed", "entropy", RANDOM),
@@ -108,28 +106,21 @@ def share_in(part: str) -> float:
 
 
 def _tuning(profile: Profile) -> dict[str, Any]:
-    return {
-        "tuning": {
-            **asdict(profile.language.tuning),
-            "seed": language.SEED,
-            "adapted": language.PROJECTIONS,
-        }
-    }
+    how = {"seed": language.SEED, "adapted": language.PROJECTIONS}
+    return {"tuning": {**asdict(profile.language.tuning), **how}}
 
 
 def _own_of_recovery(profile: Profile, part: str) -> Own:
-    criterion = read_name(PLAIN).criterion.version
     share_in(part)  # refuses any other name
-    return Own(
-        {"part": part, "scoring_tokens": profile.language.scoring_tokens, "criterion": criterion}
-    )
+    scored_on = {"scoring_tokens": profile.language.scoring_tokens}
+    return Own({"part": part, **scored_on, "criterion": read_name(PLAIN).criterion.version})
 
 
 @measurement(
     "language_heads",
     version=1,
     parameters=lambda profile: {"head_tokens": profile.language.head_tokens},
-    statistics=Resamples(),
+    statistics=Constants(resamples=5_000, seed=0),
     halves=("language",),
 )
 def language_heads(context: Context) -> Measured:
@@ -147,7 +138,7 @@ def language_heads(context: Context) -> Measured:
 
 
 @language_heads.summary
-def _(raw: Arrays, statistics: Resamples) -> dict[str, Any]:
+def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """The loss per token that cutting each head adds, in nats, and the uncut model's ``loss``."""
     tokens = int(raw["tokens"].sum())
     change = of_losses(raw["loss_change"][None] / MILLINAT, raw["tokens"])
@@ -168,7 +159,7 @@ def _(raw: Arrays, statistics: Resamples) -> dict[str, Any]:
     "language_curve",
     version=1,
     parameters=lambda profile: {"shares": profile.language.shares},
-    statistics=Resamples(),
+    statistics=Constants(resamples=5_000, seed=0),
     halves=("language",),
     parts=lambda: ORDERS,
     own=_own,
@@ -213,7 +204,7 @@ def language_curve(context: Context, part: str) -> Measured:
 
 
 @language_curve.summary
-def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     """Loss curves in nats per token, and ``differences`` of the other orders from the paper's.
 
     Returns:
@@ -258,7 +249,7 @@ def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
     "language_recovery",
     version=1,
     parameters=_tuning,
-    statistics=Resamples(),
+    statistics=Constants(resamples=5_000, seed=0),
     halves=("language",),
     parts=lambda profile: tuple(f"removed {share:.0%}" for share in profile.language.recovered),
     own=_own_of_recovery,
@@ -296,7 +287,7 @@ def language_recovery(context: Context, part: str) -> Measured:
 
 
 @language_recovery.summary
-def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     """Perplexity after removing heads, and after training again: a row per part, by share removed.
 
     The uncut model is trained the same way: its gain comes from seeing this kind of text.

@@ -19,7 +19,7 @@ import numpy as np
 
 from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.engine import side_by_side
-from headprune_lib.replication.lazy import mask_tuning, masking, scoring, selection, setups, torch
+from headprune_lib.replication.lazy import mask_tuning, masking, selection, setups
 from headprune_lib.replication.measurements.base import Context, Half
 from headprune_lib.replication.measurements.single_heads import one_by_one_scores
 from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
@@ -81,12 +81,6 @@ def read_order(half: Half, name: str) -> NamedOrder | None:
     return None if name in EVERY[half] else read_name(name, EVERY[half])
 
 
-def own_of_order(half: Half, name: str) -> dict[str, int]:
-    """An order's own settings besides its name and the profile's: its criterion's version."""
-    read = read_order(half, name)
-    return {} if read is None else {"criterion": read.criterion.version}
-
-
 COSTLY = {"gates", "greedy", "importance-integrated", "second-order", "shapley"}
 """Criteria whose scores take many passes: a verification uses the stored scores."""
 
@@ -105,13 +99,7 @@ def orders_of(context: Context, name: str, main: Subject, kind: str | None = Non
     profile, read = context.profile, read_order(context.half, name)
 
     def ranked(subject: Subject) -> list[selection.Head]:
-        if name in (IMPORTANCE, RANDOM):
-            order = selection.rank_heads(subject.importance(context.journal))
-        elif read is None:
-            order = _single(context, name, subject)
-        else:
-            order = by_criterion(context, read, subject)
-        return [head for head in order if kind in (None, head[0])]
+        return [head for head in _single(context, name, subject) if kind in (None, head[0])]
 
     def orders() -> Arrays:
         if name == RANDOM:
@@ -139,14 +127,16 @@ def is_costly(order: NamedOrder) -> bool:
 
 
 def _single(context: Context, name: str, main: Subject) -> list[selection.Head]:
-    plain = main.importance(context.journal, normalize=None)
-    if name == "importance unnormalised":
-        return selection.rank_heads(plain)
-    if name == "importance reversed":
-        return selection.rank_heads(scoring.normalize_l2(plain))[::-1]
+    if (read := read_order(context.half, name)) is not None:
+        return by_criterion(context, read, main)
     if name == "importance rescored":
         return _rescored(context, main, read_name(name))
-    return selection.rank_heads(_one_by_one(context, main, leak_free=name == ONE_BY_ONE))
+    if "oracle" in name:
+        return selection.rank_heads(_one_by_one(context, main, leak_free=name == ONE_BY_ONE))
+    if name == "importance unnormalised":
+        return selection.rank_heads(main.importance(context.journal, normalize=None))
+    order = selection.rank_heads(main.importance(context.journal))
+    return order[::-1] if name == "importance reversed" else order
 
 
 def by_criterion(context: Context, order: NamedOrder, main: Subject) -> list[selection.Head]:
@@ -182,19 +172,16 @@ def random_order(heads: list[selection.Head], draw: int) -> list[selection.Head]
     return [heads[i] for i in np.random.default_rng(draw).permutation(len(heads))]
 
 
-def _rescored(context: Context, main: Subject, rescored: NamedOrder) -> list[selection.Head]:
+def _rescored(context: Context, main: Subject, order: NamedOrder) -> list[selection.Head]:
     """Heads in the order of scores measured again after each step, the removed heads masked."""
-    mask, order = masking.ones_mask(main.model), []
-    schedule = selection.prune_schedule(
-        sum(values.numel() for values in mask.values()), context.profile.steps
-    )
-    for done in range(context.profile.steps):
-        ranked = rescored.ranked(main.scores(context.journal, rescored, mask))
-        left = [head for head in ranked if head not in order]
-        order += left[: schedule[done + 1] - schedule[done]]
-        for kind, layer, head in order:
+    mask, gone = masking.ones_mask(main.model), []
+    schedule = selection.prune_schedule(len(main.heads), context.profile.steps)
+    for n_gone in schedule[1:]:
+        ranked = order.ranked(main.scores(context.journal, order, mask))
+        gone += [head for head in ranked if head not in gone][: n_gone - len(gone)]
+        for kind, layer, head in gone:
             mask[kind][layer, head] = 0
-    return order
+    return gone
 
 
 # --- masks along an order -------------------------------------------------------------------------
@@ -282,9 +269,9 @@ def losses_under(
     subject: Subject, masks: Sequence[masking.HeadTensors], texts: Texts, journal: Journal
 ) -> np.ndarray:
     """Losses (M, n) in nats: of the right answer, or of the reference as a mean over its pieces."""
-    named, rows = _distinct(masks, texts)
     if isinstance(subject, setups.EncoderSubject):
-        return subject.outcomes(named, texts, journal, f"masks, seed {subject.seed}")["loss"][rows]
+        return outcomes_under(subject, masks, texts, journal)["loss"]
+    named, rows = _distinct(masks, texts)
     references = subject.reference_losses(texts, named, journal)
     return (references["loss"] / references["pieces"])[rows]
 
@@ -350,13 +337,16 @@ TUNING = 1
 
 
 def tuned(
-    subject: Subject, masks: Sequence[masking.HeadTensors], journal: Journal
-) -> list[masking.HeadTensors]:
-    """Gates for each mask, in float32 like masks, fitted on the text that heads are scored on.
+    subject: Subject, runs: Sequence[Sequence[masking.HeadTensors]], journal: Journal
+) -> Arrays:
+    """Gates in place of the masks of every run, fitted on the text that heads are scored on.
 
     A mask that occurs twice is fitted once.
+
+    Returns:
+        ``gates <kind>`` (run, step, layer, head), in float32 like masks.
     """
-    named = {f"gates {TUNING} {mask_key(mask)}": mask for mask in masks}
+    keys = [[f"gates {TUNING} {mask_key(mask)}" for mask in run] for run in runs]
 
     def measure(mask: masking.HeadTensors) -> Arrays:
         if isinstance(subject, setups.TranslationSubject):
@@ -366,31 +356,14 @@ def tuned(
         gates = mask_tuning.tune_mask(subject.model, mask, batches)
         return {kind: values.float().numpy() for kind, values in gates.items()}
 
-    units = {name: partial(measure, mask) for name, mask in named.items()}
+    units = {
+        key: partial(measure, mask)
+        for of_run, run in zip(keys, runs, strict=True)
+        for key, mask in zip(of_run, run, strict=True)
+    }
     done = subject.compute(units, journal, f"gates, seed {subject.seed}")
-    fitted = dict(zip(named, done, strict=True))
-    gates = [fitted[f"gates {TUNING} {mask_key(mask)}"] for mask in masks]
-    return [{kind: torch.from_numpy(unit[kind]) for kind in unit} for unit in gates]
-
-
-def stored_gates(runs: Sequence[Sequence[masking.HeadTensors]]) -> Arrays:
-    """Gates of every step of every run as a result has them, (run, step, layer, head) per kind."""
+    fitted = dict(zip(units, done, strict=True))
     return {
-        f"gates {kind}": np.stack(
-            [np.stack([gates[kind].numpy() for gates in run]) for run in runs]
-        )
+        f"gates {kind}": np.array([[fitted[key][kind] for key in run] for run in keys])
         for kind in runs[0][0]
     }
-
-
-def factors_along(
-    subject: Subject, raw: Arrays, run: int, heads: list[selection.Head], shares: tuple[float, ...]
-) -> list[masking.HeadTensors]:
-    """The masks, or gates, that scaled the heads at the first shares of a run of a result."""
-    masks = masks_along(subject, heads, shares)
-    if f"gates {next(iter(masks[0]))}" not in raw:
-        return masks
-    return [
-        {kind: torch.from_numpy(raw[f"gates {kind}"][run, step]) for kind in mask}
-        for step, mask in enumerate(masks)
-    ]

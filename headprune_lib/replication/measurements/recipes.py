@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.measurements.base import Context, Own, measurement
-from headprune_lib.replication.measurements.estimates import Resamples, Scored, of_answers
+from headprune_lib.replication.measurements.base import Constants, Context, Own, measurement
+from headprune_lib.replication.measurements.estimates import Scored, of_answers
 from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
 from headprune_lib.replication.models import encoders as tuning
 from headprune_lib.replication.profiles import Candidate, Finetuning, Profile
@@ -55,7 +55,7 @@ def _finetuning(profile: Profile, part: str) -> Finetuning:
     "recipes",
     version=1,
     parameters=lambda: {"most_held_out": tuning.MOST_HELD_OUT},
-    statistics=Resamples(10_000),
+    statistics=Constants(resamples=10_000, seed=0),
     parts=lambda profile: tuple(map(name_of, profile.recipes)),
     own=lambda profile, part: Own(finetuning=_finetuning(profile, part)),
 )
@@ -81,7 +81,7 @@ def recipes(context: Context, part: str) -> Measured:
 
 
 @recipes.summary
-def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     """``recipes`` from the shortest to the longest training.
 
     Each has its score and log-loss (nats), and its ``gain`` in score over the shortest one.

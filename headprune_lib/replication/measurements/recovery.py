@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,10 +25,16 @@ from headprune_lib.replication.lazy import (
     torch,
     utils,
 )
-from headprune_lib.replication.measurements.base import HALVES, Context, Half, Own, measurement
+from headprune_lib.replication.measurements.base import (
+    HALVES,
+    Constants,
+    Context,
+    Half,
+    Own,
+    measurement,
+)
 from headprune_lib.replication.measurements.estimates import (
     Drawn,
-    Resamples,
     Scored,
     of_answers,
     of_losses,
@@ -46,8 +52,14 @@ from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.packing import heads_array, heads_in
 
 NO_ORDER = "uncut"
-Asked = tuple[str, float, Way]
-"""An order, the share of heads removed, and a way of training."""
+
+
+class Asked(NamedTuple):
+    """What a part's name says: an order, the share of heads removed, and a way of training."""
+
+    order: str
+    share: float
+    way: Way
 
 
 def name_of(order: str, share: float, way: Way) -> str:
@@ -63,7 +75,7 @@ def read_part(name: str) -> Asked:
     """The order, share and way of training in a part's name.
 
     >>> read_part("importance rescored 40% all weights")
-    ('importance rescored', 0.4, 'all weights')
+    Asked(order='importance rescored', share=0.4, way='all weights')
 
     Raises:
         ValueError: not the name of a part.
@@ -74,15 +86,7 @@ def read_part(name: str) -> Asked:
             f"{name!r} is not a part of recovery. Give an order, a share and a way of training: "
             f"{name_of('importance', 0.4, WAYS[0])!r} or {name_of('random', 0.2, WAYS[1])!r}"
         )
-    return named.order, named.share, named.way
-
-
-def _orders(context: Context, order: str) -> list[list[selection.Head]]:
-    """The heads in every run of an order, from the outcomes of ``which_first``."""
-    if order == NO_ORDER:
-        return [[]]
-    followed = context.get(which_first.name, [order]).parts[order].raw["order"]
-    return [heads_in(order) for order in followed[: context.profile.recovery.random_orders]]
+    return Asked(named.order, named.share, named.way)
 
 
 def _without(subject: Subject, mask: masking.HeadTensors) -> Arrays:
@@ -140,7 +144,7 @@ class _Runs:
     chance: float
 
 
-def _at(raw: Arrays, when: str, statistics: Resamples) -> _Runs:
+def _at(raw: Arrays, when: str, statistics: Constants) -> _Runs:
     """A part's runs: ``"uncut"``, or without heads ``"before"`` or ``"after"`` training again."""
     loss = of_losses(np.atleast_2d(raw[f"loss_{when}"]) / MILLINAT)
     if "labels" in raw:
@@ -151,22 +155,6 @@ def _at(raw: Arrays, when: str, statistics: Resamples) -> _Runs:
         score = Scored(bleu.counts, lambda sums: corpus_bleu(sums) / 100)
     means = (of.drawn(statistics).map(lambda runs: runs.mean(-1)) for of in (score, loss))
     return _Runs(score.scores, *means, score.chance)
-
-
-def _place(part: tuple[Asked, Arrays]) -> tuple[bool, float, str]:
-    (order, share, way), _ = part
-    return way == "LoRA", share, order
-
-
-def _sizes(raw: Arrays) -> dict[str, Any]:
-    """Heads ``removed``, ``parameters`` before and ``left`` after, and ``seconds`` per training."""
-    parameters, left = raw["parameters"].mean(0)  # every run removes equally many heads
-    return {
-        "removed": raw["heads"].shape[1],
-        "parameters": round(parameters),
-        "left": round(left),
-        "seconds": float(raw["seconds"].mean()),
-    }
 
 
 def _state(runs: _Runs, whole: _Runs) -> dict[str, Any]:
@@ -186,14 +174,6 @@ def _state(runs: _Runs, whole: _Runs) -> dict[str, Any]:
         "kept_interval": kept.interval,
         "loss": runs.loss.value,
         "loss_interval": runs.loss.interval,
-    }
-
-
-def _lead(asked: Asked, mine: dict[str, _Runs], others: dict[str, _Runs]) -> dict[str, Any]:
-    return {
-        **dict(zip(("order", "share", "way"), asked, strict=True)),
-        **{when: (mine[when].score - others[when].score).difference for when in mine},
-        **{f"loss_{when}": (mine[when].loss - others[when].loss).difference for when in mine},
     }
 
 
@@ -225,7 +205,7 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     "recovery",
     version=1,
     parameters={"encoder": ["n_examples"], "translation": ["n_headline"]},
-    statistics=Resamples(10_000),
+    statistics=Constants(resamples=10_000, seed=0),
     halves=HALVES,
     parts=_parts,
     own=_own,
@@ -234,7 +214,12 @@ def recovery(context: Context, part: str) -> Measured:
     """Answers without the removed heads of every run, before and after training again."""
     order, share, way = read_part(part)
     subject = context.subject(kernel="eager")  # which is faster to train
-    cuts = [heads[: n_cut(len(heads), share)] for heads in _orders(context, order)]
+    if order == NO_ORDER:
+        cuts: list[list[selection.Head]] = [[]]
+    else:
+        followed = context.get(which_first.name, [order]).parts[order].raw["order"]
+        followed = followed[: context.profile.recovery.random_orders]
+        cuts = [heads_in(heads[: n_cut(len(heads), share)]) for heads in followed]
     masks = [selection.order_mask(subject.model, cut, len(cut)) for cut in cuts]
 
     def of_every_run(name: str, measure: Callable[[masking.HeadTensors], Arrays]) -> Arrays:
@@ -261,37 +246,49 @@ def recovery(context: Context, part: str) -> Measured:
 
 
 @recovery.summary
-def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     """Values of all parts, on the same resamples of test examples.
 
     Rows are sorted by way of training, share and order, whichever part was measured first.
 
     Returns:
         ``chance`` (the best score of a constant answer), ``whole`` (the uncut model's score),
-        ``recovered`` (a row per part) and ``leads`` (an order's score and loss minus the mean of
-        the random orders', before and after training). BLEU is a fraction: 0.25 is printed as 25.
+        ``recovered`` (a row per part: how many heads are ``removed``, ``parameters`` before and
+        ``left`` after, ``seconds`` per training, and :func:`_state` before and after it) and
+        ``leads`` (an order's score and loss minus the mean of the random orders', before and after
+        training). BLEU is a fraction: 0.25 is printed as 25.
     """
     parts = {read_part(part): raw for part, raw in outcomes.items()}
-    parts = dict(sorted(parts.items(), key=_place))
-    whole = _at(next(iter(parts.values())), "uncut", statistics)
+    asked_for = sorted(parts, key=lambda asked: (asked.way == "LoRA", asked.share, asked.order))
+    whole = _at(parts[asked_for[0]], "uncut", statistics)
     states = {
-        asked: {when: _at(raw, when, statistics) for when in ("before", "after")}
-        for asked, raw in parts.items()
+        asked: {when: _at(parts[asked], when, statistics) for when in ("before", "after")}
+        for asked in asked_for
     }
+    recovered, leads = [], []
+    for asked, state in states.items():
+        raw, others = parts[asked], states.get(asked._replace(order=RANDOM))
+        parameters, left = raw["parameters"].mean(0)  # every run removes equally many heads
+        recovered.append(
+            {
+                **asked._asdict(),
+                "removed": raw["heads"].shape[1],
+                "parameters": round(parameters),
+                "left": round(left),
+                "seconds": float(raw["seconds"].mean()),
+                **{when: _state(runs, whole) for when, runs in state.items()},
+            }
+        )
+        if others and asked.order not in (NO_ORDER, RANDOM):
+            lead = {
+                f"{what}{when}": (getattr(runs, of) - getattr(others[when], of)).difference
+                for what, of in (("", "score"), ("loss_", "loss"))
+                for when, runs in state.items()
+            }
+            leads.append({**asked._asdict(), **lead})
     return {
         "chance": whole.chance,
         "whole": whole.score.value,
-        "recovered": [
-            {
-                **dict(zip(("order", "share", "way"), asked, strict=True)),
-                **_sizes(raw),
-                **{when: _state(runs, whole) for when, runs in states[asked].items()},
-            }
-            for asked, raw in parts.items()
-        ],
-        "leads": [
-            _lead(asked, states[asked], states[other])
-            for asked in parts
-            if asked[0] not in (NO_ORDER, RANDOM) and (other := (RANDOM, *asked[1:])) in states
-        ],
+        "recovered": recovered,
+        "leads": leads,
     }

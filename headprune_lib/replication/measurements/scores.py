@@ -6,6 +6,9 @@ they predict the effect of cutting a head? A part is a criterion on the first tr
 end in `` training `` and the seed of another one, which is scored on the task's own text only.
 ``scoring_examples``: how many sentences does a criterion need? A part is a criterion. Draws share no
 sentence, and a larger sample of the same draw contains the smaller ones.
+``precision``: does bfloat16 give the same answers and order of heads as float32? A GPU is several
+times as fast in bfloat16. Its effect can be measured on any processor: one without bfloat16 arithmetic
+rounds the same way but is slower, so that only a part of the text is used.
 """
 
 from __future__ import annotations
@@ -13,38 +16,41 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy
 
+from headprune_lib.replication import stats
+from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.lazy import masking, scoring, selection, setups, torch
+from headprune_lib.replication.lazy import ablation, masking, scoring, selection, setups, torch
 from headprune_lib.replication.measurements.base import Constants, Context, Own, Runs, measurement
 from headprune_lib.replication.measurements.estimates import (
-    Resamples,
     correlation_record,
     interval_record,
     partial_record,
 )
-from headprune_lib.replication.measurements.orders import masks_along, outcomes_under
-from headprune_lib.replication.measurements.single_heads import one_head
+from headprune_lib.replication.measurements.orders import (
+    masks_along,
+    measured_answers,
+    outcomes_under,
+)
+from headprune_lib.replication.measurements.single_heads import by_place, one_head
 from headprune_lib.replication.measurements.which_first import (
     COMPARED,
     N_EXAMPLES,
-    Statistics,
+    compare,
     contrast,
-    follow,
     loss_area,
     tested,
-    values_of,
 )
-from headprune_lib.replication.metrics import MILLINAT, SCORES
+from headprune_lib.replication.metrics import MILLINAT, millinats
+from headprune_lib.replication.models.encoders import Batches, answers
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.order_names import (
     NamedOrder,
-    further_training,
     parse_part,
     read_name,
     tokens_of,
@@ -125,13 +131,11 @@ def _(outcomes: Outcomes, runs: Runs, statistics: Constants) -> dict[str, Any]:
     least = [{*selection.rank_heads(each)[: statistics.least]} for each in normalised]
     pairs = []
     for i, j in itertools.combinations(range(len(flat)), 2):
-        pearson, spearman = (
-            correlation_record(flat[i], flat[j], how, statistics) for how in ("pearson", "spearman")
-        )
+        spearman = correlation_record(flat[i], flat[j], "spearman", statistics)
         pairs.append(
             {
                 "seeds": [seeds[i], seeds[j]],
-                "pearson": pearson["r"],
+                "pearson": correlation_record(flat[i], flat[j], "pearson", statistics)["r"],
                 "spearman": spearman["r"],
                 "spearman_interval": spearman["interval"],
                 "shared_least": len(least[i] & least[j]),
@@ -173,7 +177,7 @@ def _own_of_criterion(profile: Profile, part: str) -> Own:
     "stability",
     version=1,
     parameters=["n_scoring", "n_domain", "domains"],
-    statistics=Resamples(10_000),
+    statistics=Constants(resamples=10_000, seed=0),
     parts=lambda: CRITERIA,
     own=_own_of_criterion,
     texts=lambda profile, task: (task, *profile.domains),
@@ -188,7 +192,9 @@ def stability(context: Context, part: str) -> Measured:
     if seed is None:
         for domain in profile.domains:
             texts[domain] = TASKS[domain].split("test", profile.data).first(profile.n_domain)
-        raw["effect"] = effect_of(context.get("one_head").raw)
+        cuts = context.get("one_head").raw
+        # the increase of the mean loss without each head, (layer, head) in nats
+        raw["effect"] = by_place(cuts["heads"], cuts["loss_change"].mean(-1) / MILLINAT)
     for name, examples in texts.items():
         scores = scores_on(subject, named, examples, context.journal)
         raw[f"scores {name}"] = scores["self"].numpy()
@@ -202,45 +208,45 @@ def stability(context: Context, part: str) -> Measured:
     )
 
 
-def effect_of(cuts: Arrays) -> np.ndarray:
-    """The increase of the mean loss without each head, (layer, head) in nats."""
-    places = cuts["heads"].T
-    effect = np.full(places.max(1) + 1, np.nan)
-    effect[tuple(places)] = cuts["loss_change"].mean(-1) / MILLINAT
-    return effect
-
-
 @stability.summary
-def _(outcomes: Outcomes, runs: Runs, statistics: Resamples) -> dict[str, Any]:
+def _(outcomes: Outcomes, runs: Runs, statistics: Constants) -> dict[str, Any]:
     """The values of :func:`_stability`, by criterion."""
-    orders = dict.fromkeys(parse_part(name).curve for name in outcomes)
-    return {"criteria": {order: _stability(order, outcomes, runs, statistics) for order in orders}}
+    orders: dict[str, dict[int, str]] = {}
+    for part in outcomes:
+        orders.setdefault(parse_part(part).curve, {})[runs[part][0]["seed"]] = part
+    return {
+        "criteria": {
+            order: _stability(order, dict(sorted(parts.items())), outcomes, statistics)
+            for order, parts in orders.items()
+        }
+    }
 
 
-def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Resamples) -> dict[str, Any]:
+def _stability(
+    order: str, parts: dict[int, str], outcomes: Outcomes, statistics: Constants
+) -> dict[str, Any]:
     """Rank correlations of a criterion's scores.
 
     ``domains``: with the scores on other text. ``trainings``: between every two trainings, with
     the mean. ``effect``: with the increase of the loss without the head; ``given_layer`` and
     ``given_both``: the same with the layer, or the layer and importance, held fixed.
+
+    Args:
+        parts: the seed of each training -> the name of its part.
     """
 
     def ranked(x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
         return correlation_record(x.ravel(), y.ravel(), "spearman", statistics)
 
-    def partial(scores: np.ndarray, effect: np.ndarray, *given: np.ndarray) -> dict[str, Any]:
+    def held_fixed(scores: np.ndarray, effect: np.ndarray, *given: np.ndarray) -> dict[str, Any]:
         layers = np.broadcast_to(np.arange(len(scores))[:, None], scores.shape)
         x, y, groups, *fixed = (values.ravel() for values in (scores, effect, layers, *given))
         return partial_record(x, y, groups, statistics, given=fixed)
 
-    home = {
-        runs[name][0]["seed"]: _scores(raw)[0][1]
-        for name, raw in outcomes.items()
-        if parse_part(name).curve == order
-    }
+    home = {seed: _scores(outcomes[part])[0] for seed, part in parts.items()}
     trainings = [
         {"seeds": [seed, other], **ranked(home[seed], home[other])}
-        for seed, other in itertools.combinations(sorted(home), 2)
+        for seed, other in itertools.combinations(home, 2)
     ]
     known = [pair["r"] for pair in trainings if pair["r"] is not None]
     summary: dict[str, Any] = {
@@ -253,18 +259,22 @@ def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Resamples
     }
     if order not in outcomes:  # only a further training was measured
         return summary
-    effect, ((_, home_scores), *others) = outcomes[order]["effect"], _scores(outcomes[order])
-    summary["domains"] = {name: ranked(home_scores, scores) for name, scores in others}
-    summary["effect"] = ranked(home_scores, effect)
-    summary["given_layer"] = partial(home_scores, effect)
+    raw = outcomes[order]
+    scores, *others = _scores(raw)
+    summary["domains"] = {
+        str(name): ranked(scores, other)
+        for name, other in zip(raw["texts"][1:], others, strict=True)
+    }
+    summary["effect"] = ranked(scores, raw["effect"])
+    summary["given_layer"] = held_fixed(scores, raw["effect"])
     if PLAIN in outcomes and scored_once(order).criterion.name != "importance":
-        summary["given_both"] = partial(home_scores, effect, _scores(outcomes[PLAIN])[0][1])
+        summary["given_both"] = held_fixed(scores, raw["effect"], _scores(outcomes[PLAIN])[0])
     return summary
 
 
-def _scores(raw: Arrays) -> list[tuple[str, np.ndarray]]:
-    """The name of each text and the scores on it, the task's own first."""
-    return [(str(name), raw[f"scores {name}"]) for name in raw["texts"]]
+def _scores(raw: Arrays) -> list[np.ndarray]:
+    """The scores on each text, the task's own first."""
+    return [raw[f"scores {name}"] for name in raw["texts"]]
 
 
 # --- fewer sentences --------------------------------------------------------------------------------
@@ -308,7 +318,7 @@ def drawn(texts: Texts) -> Iterator[tuple[int, int, Texts]]:
         "sizes": list(sizes_of(n_pool(profile))),
         "draws": DRAWS,
     },
-    statistics=Resamples(),
+    statistics=Constants(resamples=5_000, seed=0),
     parts=lambda: ("importance", "entropy"),
     own=lambda part: Own({"order": part, "criterion": scored_once(part).criterion.version}),
 )
@@ -336,48 +346,39 @@ def scoring_examples(context: Context, part: str) -> Measured:
                 "log_loss": outcomes["loss"].mean(-1),
             }
         )
-    metric = TASKS[context.profile.task].metric
-    raw: Arrays = {name: np.stack([arrays[name] for arrays in per_draw]) for name in per_draw[0]}
-    raw |= {
-        "shares": np.array(COMPARED),
-        "labels": np.array(texts.labels, np.int8),
-        "metric": np.array(metric),
-    }
-    return subject.measured(raw, n_examples=len(texts), metric=metric, unit=SCORES[metric].unit)
+    raw = {name: np.stack([arrays[name] for arrays in per_draw]) for name in per_draw[0]}
+    return measured_answers(subject, raw | {"shares": np.array(COMPARED)}, texts)
 
 
 @scoring_examples.summary
-def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Constants) -> dict[str, Any]:
     """Values by criterion and number of sentences, the smallest number first."""
     return {"criteria": {name: _of_sizes(raw, statistics) for name, raw in outcomes.items()}}
 
 
-def _of_sizes(raw: Arrays, statistics: Resamples) -> list[dict[str, Any]]:
+def _of_sizes(raw: Arrays, statistics: Constants) -> list[dict[str, Any]]:
     """Values for each number of sentences.
 
     ``with_all`` is the mean rank correlation with the scores on all sentences, ``each`` that of
     every draw, ``between`` the mean correlation of two draws. ``lost`` and ``loss_lost`` are how
     much more the order on all sentences keeps, and how much less loss it adds, in nats.
     """
-    sizes = [int(n) for n in np.unique(raw["n"])]
+    settings = Constants(**vars(statistics), up_to=ORDERS_UP_TO)
     # a number of sentences counts as an order, a draw as its training
-    outcomes, runs = {}, {}
-    for n, draw in itertools.product(sizes, range(DRAWS)):
-        name = further_training(draw, str(n))
-        outcomes[name], runs[name] = _run(raw, n, draw), [{"seed": draw}]
-    settings = Statistics(statistics.resamples, statistics.seed)
-    orders = values_of(outcomes, runs, settings)["orders"]
-    followed = follow(outcomes, runs)
-    whole = followed[str(sizes[-1])]
+    orders = {
+        str(n): {draw: _run(raw, n, draw) for draw in range(DRAWS)}
+        for n in np.unique(raw["n"]).tolist()
+    }
+    *_, whole = orders.values()
     rows = []
-    for n in sizes:
-        lost = contrast(whole, followed[str(n)], whole.trainings, settings)
+    for name, values in compare(orders, settings)["orders"].items():
+        lost = contrast(whole, orders[name], settings)
         rows.append(
             {
-                "n": n,
-                **_ranks(raw, n, statistics),
-                "area": orders[str(n)]["area"],
-                "added_loss": orders[str(n)]["added_loss"],
+                "n": int(name),
+                **_ranks(raw, int(name), statistics),
+                "area": values["area"],
+                "added_loss": values["added_loss"],
                 "lost": lost["area"],
                 "loss_lost": lost["loss"],
             }
@@ -396,27 +397,138 @@ def _run(raw: Arrays, n: int, draw: int) -> Arrays:
     }
 
 
-def _ranks(raw: Arrays, n: int, statistics: Resamples) -> dict[str, Any]:
+def _ranks(raw: Arrays, n: int, statistics: Constants) -> dict[str, Any]:
     """Rank correlations of the draws with all sentences, resampled over draws and heads."""
     flat = raw["scores"].reshape(len(raw["n"]), -1)
     draws, whole = flat[raw["n"] == n], flat[raw["n"] == raw["n"].max()][0]
-    each = [_spearman(scores, whole) for scores in draws]
+    each = [float(stats.row_spearman(scores, whole)) for scores in draws]
     generator = np.random.default_rng([statistics.seed, n])
     heads = generator.integers(0, flat.shape[1], (statistics.resamples, flat.shape[1]))
-    again = np.stack([_spearman(scores[heads], whole[heads]) for scores in draws], axis=1)
+    again = np.stack([stats.row_spearman(each[heads], whole[heads]) for each in draws], axis=1)
     chosen = generator.integers(0, len(draws), (statistics.resamples, len(draws)))
     means = np.take_along_axis(again, chosen, axis=1).mean(1)
-    pairs = [_spearman(draws[i], draws[j]) for i in range(len(draws)) for j in range(i)]
+    pairs = [stats.row_spearman(draws[i], draws[j]) for i in range(len(draws)) for j in range(i)]
     return {
         "with_all": {"value": float(np.mean(each)), "interval": interval_record(means)},
-        "each": [float(r) for r in each],
+        "each": each,
         "between": float(np.mean(pairs)) if pairs else None,
     }
 
 
-def _spearman(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Spearman's correlation along the last axes; 0 where one does not vary."""
-    ranks = (scipy.stats.rankdata(side, axis=-1) for side in (x, y))
-    x, y = (side - side.mean(-1, keepdims=True) for side in ranks)
-    scale = np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
-    return np.divide((x * y).sum(-1), scale, out=np.zeros_like(scale), where=scale > 0)
+# --- fewer bits -------------------------------------------------------------------------------------
+
+PRECISIONS = {"float32": False, "bfloat16": True}
+"""Name -> whether products are computed in bfloat16 (torch's autocast; weights stay in float32)."""
+PRECISE_EXAMPLES = 500
+"""The largest number of test sentences, and of sentences that heads are scored on."""
+MASKED = (0.0, 0.2, 0.5)
+"""Shares of the heads that are masked, the least important in float32 first."""
+
+
+@measurement(
+    "precision",
+    version=1,
+    parameters=lambda profile: {
+        "n_scoring": profile.n_scoring,
+        "n_examples": profile.n_examples,
+        "examples": PRECISE_EXAMPLES,
+        "shares": MASKED,
+    },
+    statistics=Constants(resamples=10_000, seed=0),
+)
+def precision(context: Context) -> Measured:
+    """Scores, and answers and losses at each share masked, in each precision."""
+    subject = context.subject(kernel="eager")
+    scores = {name: _importance_in(subject, context.journal, name) for name in PRECISIONS}
+    order = selection.rank_heads(scoring.normalize_l2(scores["float32"]))
+    names = [f"{share:.0%} masked" for share in MASKED]
+    masks = dict(zip(names, masks_along(subject, order, MASKED), strict=True))
+    prepared = subject.batches(subject.tested(PRECISE_EXAMPLES))
+    by_precision = {}
+    for name, half in PRECISIONS.items():
+        units = {
+            f"{name} {share}": partial(_outcomes, subject, prepared, mask, half)
+            for share, mask in masks.items()
+        }
+        done = subject.compute(units, context.journal, f"masks in {name}")
+        by_precision[name] = {what: np.stack([unit[what] for unit in done]) for what in done[0]}
+    alike = by_precision["float32"]["answer"] == by_precision["bfloat16"]["answer"]
+    raw: Arrays = {"shares": np.array(MASKED), "scores": scores["float32"]["self"].numpy()}
+    raw |= {"scores bfloat16": scores["bfloat16"]["self"].numpy(), "alike bfloat16": alike}
+    for precision, outcomes in by_precision.items():
+        raw[f"correct {precision}"] = outcomes["correct"]
+        raw[f"loss {precision}"] = millinats(outcomes["loss"])
+    return subject.measured(raw, n_examples=len(subject.tested(PRECISE_EXAMPLES)))
+
+
+def _importance_in(
+    subject: setups.EncoderSubject, journal: Journal, precision: str
+) -> masking.HeadTensors:
+    """Importance, not normalised, on the first ``PRECISE_EXAMPLES`` sentences that heads are scored on."""
+
+    def measure() -> Arrays:
+        batches = subject.batches(subject.scoring.first(PRECISE_EXAMPLES)).batches
+        with _autocast(subject, enabled=PRECISIONS[precision]):
+            scores = scoring.head_importance(subject.model, batches, normalize=None)
+        return {"self": scores["self"].numpy()}
+
+    title = f"importance in {precision}"
+    (unit,) = subject.compute({f"I_h in {precision}": measure}, journal, title)
+    return {"self": torch.from_numpy(unit["self"])}
+
+
+def _outcomes(
+    subject: setups.EncoderSubject, prepared: Batches, mask: masking.HeadTensors, half: bool
+) -> Arrays:
+    with _autocast(subject, enabled=half):
+        logits = torch.cat(
+            list(ablation.masked_logits(subject.model, prepared.batches, mask))
+        ).float()
+    labels: torch.Tensor = torch.cat([batch["labels"] for batch in prepared.batches])
+    correct, loss = answers(logits, labels)
+    return {
+        "correct": prepared.restore(correct),
+        "answer": prepared.restore(logits.argmax(-1).numpy().astype(np.int8)),
+        "loss": prepared.restore(loss),
+    }
+
+
+def _autocast(subject: setups.EncoderSubject, *, enabled: bool) -> torch.autocast:
+    device = next(subject.model.parameters()).device
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
+
+
+@precision.summary
+def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
+    """Compare bfloat16 with float32 at each share masked (``rows``), and their orders of heads.
+
+    In a row, ``answers`` is the share of examples that both answer alike, ``loss_apart`` the mean
+    absolute difference of an example's loss in nats. ``first_half`` is the share of one order's
+    first half that is in the first half of the other.
+    """
+    exact, rounded = (raw[f"loss {precision}"] / MILLINAT for precision in PRECISIONS)
+    apart = np.abs(exact - rounded)
+    rows = [
+        {
+            "share": float(share),
+            "float32": float(raw["correct float32"][i].mean()),
+            "bfloat16": float(raw["correct bfloat16"][i].mean()),
+            "answers": float(raw["alike bfloat16"][i].mean()),
+            "loss_apart": float(apart[i].mean()),
+        }
+        for i, share in enumerate(raw["shares"])
+    ]
+    scores = [
+        scoring.normalize_l2({"self": torch.from_numpy(raw[name])})
+        for name in ("scores", "scores bfloat16")
+    ]
+    flat = [each["self"].numpy().ravel() for each in scores]
+    rank = correlation_record(*flat, "spearman", statistics)
+    half = flat[0].size // 2
+    first, other = ({*selection.rank_heads(each)[:half]} for each in scores)
+    return {
+        "rows": rows,
+        "spearman": rank["r"],
+        "spearman_interval": rank["interval"],
+        "first_half": len(first & other) / half,
+    }

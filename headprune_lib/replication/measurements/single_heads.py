@@ -9,8 +9,9 @@ as the paper's Tables 5 and 6 do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy
@@ -36,15 +37,14 @@ from headprune_lib.replication.measurements.base import (
     of_training,
     seed_of,
 )
-from headprune_lib.replication.measurements.estimates import interval_record
-from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
+from headprune_lib.replication.measurements.estimates import Scored
+from headprune_lib.replication.metrics import MILLINAT, SCORES, corpus_bleu
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, prefixed
 from headprune_lib.replication.store.packing import (
     BESIDE,
     KINDS,
     all_counts,
-    heads_array,
     heads_in,
     mean_losses,
     rows_of,
@@ -54,149 +54,104 @@ from headprune_lib.replication.store.packing import (
 
 Columns = dict[str, np.ndarray]
 """Statistics of cuts: name -> one entry per cut."""
+TESTS: dict[Half, Constants] = {
+    "encoder": Constants(alpha=ALPHA, delta=DELTA, power=0.8),
+    "translation": Constants(
+        alpha=ALPHA,
+        delta=DELTA_BLEU,
+        power=0.8,
+        resamples=200_000,  # enough that Holm's correction over 96 heads can reject at 0.01
+        papers_resamples=1000,
+        baseline_resamples=10_000,
+        seed=0,
+    ),
+}
+"""Half -> the constants of its tests.
+
+``alpha`` is their level, ``delta`` the largest loss that counts as none (of accuracy as a fraction,
+of BLEU in points), ``power`` that with which the smallest detectable change would be found.
+"""
 
 
-@dataclass(frozen=True)
-class Accuracy:
-    """Statistics of right and wrong answers under cuts, with the constants of their tests.
+def scored_cuts(raw: Arrays) -> Scored:
+    """The outcomes of the uncut model, and then of each cut: (1 + cuts, texts, k)."""
+    if "correct" in raw:
+        correct = np.concatenate([raw["correct_uncut"][None], raw["correct"]])
+        return Scored(SCORES["accuracy"].counts(correct, correct), SCORES["accuracy"].of)
+    uncut, cuts = all_counts(raw)
+    return Scored(np.concatenate([uncut[None], cuts]), corpus_bleu)
 
-    Attributes:
-        alpha: level of the tests.
-        delta: the largest loss that counts as none.
-        power: the power with which the smallest detectable change would be found.
+
+def baseline(raw: Arrays, tests: Constants) -> dict[str, Any]:
+    """Accuracy (with its 95% Wilson interval) and log-loss of the uncut model.
+
+    For a translator BLEU with its 95% interval, its own output's loss per verse, and ``sacrebleu``,
+    sacrebleu's own BLEU, where BLEU is of Moses' tokens.
     """
-
-    alpha: float = ALPHA
-    delta: float = DELTA
-    power: float = 0.8
-    loss: ClassVar[str] = "loss_change"
-
-    def baseline(self, raw: Arrays) -> dict[str, Any]:
-        """Accuracy (with its 95% Wilson interval) and log-loss of the uncut model."""
+    if "correct_uncut" in raw:
         correct = raw["correct_uncut"]
-        low, high = proportion.proportion_confint(int(correct.sum()), len(correct), method="wilson")
         return {
             "accuracy": correct.mean(),
-            "accuracy_interval": [low, high],
+            "accuracy_interval": proportion.proportion_confint(
+                int(correct.sum()), len(correct), method="wilson"
+            ),
             "log_loss": raw["loss_uncut"].mean() / MILLINAT,
         }
-
-    def changes(self, raw: Arrays, rows: np.ndarray) -> Columns:
-        """Changes of accuracy (cut minus uncut, as fractions).
-
-        ``p`` is McNemar's, ``p_paper`` that of the paper's unpaired test. McNemar's test would find
-        ``smallest_detectable`` at the first step of Holm's correction over these cuts.
-        """
-        correct, uncut = raw["correct"][rows], raw["correct_uncut"]
-        n = len(uncut)
-        lost, gained = (uncut & ~correct).sum(-1), (~uncut & correct).sum(-1)
-        low, high = stats.paired_proportion_interval(lost, gained, n)
-        return {
-            "delta": (gained - lost) / n,
-            "interval": np.stack([low, high], -1),
-            "p": stats.mcnemar_exact(lost, gained),
-            "p_paper": stats.unpaired_t(uncut, correct),
-            "discordant": np.stack([lost, gained], -1),
-            "smallest_detectable": stats.smallest_detectable(
-                (lost + gained) / n, n, self.alpha / len(rows), self.power
-            ),
-        }
-
-    def resampled(self, raw: Arrays, resamples: int, seed: int) -> np.ndarray:
-        """Changes of accuracy (resamples, cuts) on resampled examples, the same for all cuts."""
-        changed = raw["correct"].astype(np.int8) - raw["correct_uncut"].astype(np.int8)
-        n = changed.shape[1]
-        return stats.bootstrap_scores(
-            lambda sums: sums[..., 0] / n, changed[..., None], resamples, seed
-        )
-
-    def costs(self, raw: Arrays) -> np.ndarray:
-        """Answers lost, (cuts,), ties broken by log-loss, which never outweighs an answer."""
-        lost = raw["correct_uncut"].sum() - raw["correct"].sum(-1).astype(float)
-        return lost + 0.5 * np.tanh(raw["loss_change"].mean(-1) / MILLINAT)
+    draws = Constants(resamples=tests.baseline_resamples, seed=tests.seed)
+    bleu = Scored(all_counts(raw)[0], corpus_bleu).drawn(draws)
+    sacrebleus = sacrebleus_own(raw)
+    return {
+        "bleu": float(bleu.value),
+        "bleu_interval": bleu.interval,
+        "draft_loss": raw["draft_loss_uncut"].mean() / MILLINAT,
+        **({} if sacrebleus is None else {"sacrebleu": sacrebleus[0]}),
+    }
 
 
-@dataclass(frozen=True)
-class Bleu:
-    """Statistics of n-gram counts under cuts, with the constants of their tests.
+def _changes_of_accuracy(raw: Arrays, rows: np.ndarray, tests: Constants) -> Columns:
+    """Changes of accuracy (cut minus uncut, as fractions).
 
-    Attributes:
-        delta: the largest loss that counts as none, in BLEU points.
-        resamples: draws of the paired bootstrap, enough that Holm's correction over 96 heads can
-            reject at 0.01.
-        papers_resamples: draws of the paper's test.
+    ``p`` is McNemar's, ``p_paper`` that of the paper's unpaired test. McNemar's test would find
+    ``smallest_detectable`` at the first step of Holm's correction over these cuts.
     """
-
-    alpha: float = ALPHA
-    delta: float = DELTA_BLEU
-    resamples: int = 200_000
-    papers_resamples: int = 1000
-    baseline_resamples: int = 10_000
-    seed: int = 0
-    power: float = 0.8
-    loss: ClassVar[str] = "draft_loss_change"
-
-    def baseline(self, raw: Arrays) -> dict[str, Any]:
-        """BLEU of the unmasked model with its 95% interval, and its own output's loss per verse.
-
-        ``sacrebleu`` is sacrebleu's own BLEU of them, where BLEU is of Moses' tokens.
-        """
-        counts, _ = all_counts(raw)
-        drawn = stats.bootstrap_scores(
-            corpus_bleu, counts[None], self.baseline_resamples, self.seed
-        )
-        sacrebleus = sacrebleus_own(raw)
-        return {
-            "bleu": float(corpus_bleu(counts.sum(0))),
-            "bleu_interval": interval_record(drawn[:, 0]),
-            "draft_loss": raw["draft_loss_uncut"].mean() / MILLINAT,
-            **({} if sacrebleus is None else {"sacrebleu": sacrebleus[0]}),
-        }
-
-    def changes(self, raw: Arrays, rows: np.ndarray) -> Columns:
-        """Changes of BLEU in points, by a paired bootstrap; ``p_paper`` is compare-mt's.
-
-        A normal test with the bootstrap's standard error would find ``smallest_detectable`` at the
-        first step of Holm's correction over these cuts. ``changed`` counts changed translations.
-        """
-        uncut, cuts = all_counts(raw)
-        change = stats.paired_bootstrap(corpus_bleu, uncut, cuts[rows], self.resamples, self.seed)
-        error = (change.high - change.low) / (2 * stats.Z95)
-        columns_out: Columns = {
-            "delta": change.value,
-            "interval": np.stack([change.low, change.high], -1),
-            "p": change.p,
-            "p_paper": stats.share_of_wins(
-                corpus_bleu, uncut, cuts[rows], self.papers_resamples, self.seed + 1
-            ),
-            "smallest_detectable": (
-                scipy.stats.norm.isf(self.alpha / len(rows) / 2)
-                + scipy.stats.norm.isf(1 - self.power)
-            )
-            * error,
-            "changed": (raw["counts_change"][rows] != 0).any(-1).sum(-1),
-        }
-        if (sacrebleus := sacrebleus_own(raw)) is not None:
-            columns_out["delta_sacrebleu"] = sacrebleus[1 + rows] - sacrebleus[0]
-        return columns_out
-
-    def resampled(self, raw: Arrays, resamples: int, seed: int) -> np.ndarray:
-        """Changes of BLEU (resamples, cuts) on resampled verses, the same for all cuts."""
-        uncut, cuts = all_counts(raw)
-        both = np.concatenate([uncut[None], cuts])
-        drawn = stats.bootstrap_scores(corpus_bleu, both, resamples, seed)
-        return drawn[:, 1:] - drawn[:, :1]
-
-    def costs(self, raw: Arrays) -> np.ndarray:
-        """BLEU lost, (cuts,), ties broken by the loss, which never outweighs a changed n-gram."""
-        uncut, cuts = all_counts(raw)
-        lost = corpus_bleu(uncut.sum(0)) - corpus_bleu(cuts.sum(1))
-        return lost + 1e-9 * np.tanh(raw["draft_loss_change"].mean(-1) / MILLINAT)
+    correct, uncut = raw["correct"][rows], raw["correct_uncut"]
+    n = len(uncut)
+    lost, gained = (uncut & ~correct).sum(-1), (~uncut & correct).sum(-1)
+    return {
+        "delta": (gained - lost) / n,
+        "interval": np.stack(stats.paired_proportion_interval(lost, gained, n), -1),
+        "p": stats.mcnemar_exact(lost, gained),
+        "p_paper": stats.unpaired_t(uncut, correct),
+        "discordant": np.stack([lost, gained], -1),
+        "smallest_detectable": stats.smallest_detectable(
+            (lost + gained) / n, n, tests.alpha / len(rows), tests.power
+        ),
+    }
 
 
-Metric = Accuracy | Bleu
-METRICS: dict[Half, Metric] = {"encoder": Accuracy(), "translation": Bleu()}
-"""Half of the paper -> the metric that judges its cuts."""
+def _changes_of_bleu(raw: Arrays, rows: np.ndarray, tests: Constants) -> Columns:
+    """Changes of BLEU in points, by a paired bootstrap; ``p_paper`` is compare-mt's.
+
+    A normal test with the bootstrap's standard error would find ``smallest_detectable`` at the
+    first step of Holm's correction over these cuts. ``changed`` counts changed translations.
+    """
+    systems = scored_cuts(of_cuts(raw, rows)).counts
+    change = stats.paired_bootstrap(corpus_bleu, systems, tests.resamples, tests.seed)
+    level, error = tests.alpha / len(rows), stats.standard_error((change.low, change.high))
+    columns: Columns = {
+        "delta": change.value,
+        "interval": np.stack([change.low, change.high], -1),
+        "p": change.p,
+        "p_paper": stats.share_of_wins(
+            corpus_bleu, systems, tests.papers_resamples, tests.seed + 1
+        ),
+        "smallest_detectable": error
+        * (scipy.stats.norm.isf(level / 2) + scipy.stats.norm.isf(1 - tests.power)),
+        "changed": (raw["counts_change"][rows] != 0).any(-1).sum(-1),
+    }
+    if (sacrebleus := sacrebleus_own(raw)) is not None:
+        columns["delta_sacrebleu"] = sacrebleus[1 + rows] - sacrebleus[0]
+    return columns
 
 
 def sacrebleus_own(raw: Arrays) -> np.ndarray | None:
@@ -207,113 +162,123 @@ def sacrebleus_own(raw: Arrays) -> np.ndarray | None:
     return corpus_bleu(np.concatenate([uncut[None], cuts]).sum(1))
 
 
-def effect_records(raw: Arrays, metric: Metric) -> list[dict[str, Any]]:
-    """One record per cut, with Holm's correction over all cuts of a kind as one family.
+def effects(raw: Arrays, tests: Constants) -> dict[str, Columns]:
+    """Kind of attention -> the effects of its cuts, one family for Holm's correction.
 
     ``delta`` with its interval is the change of the score, ``delta_loss`` that of the loss in nats:
-    of the right answer, or of the unmasked model's translation. The metric's ``changes`` describes
-    the other statistics of the score.
+    of the right answer, or of the unmasked model's translation.
     """
-    heads = heads_in(raw["heads"])
-    kinds = [kind for kind, *_ in heads]
-    records = []
-    for kind in sorted({*kinds}, key=("self", *KINDS).index):
-        rows = np.flatnonzero(np.array(kinds) == kind)
-        columns = metric.changes(raw, rows)
-        loss = stats.paired_t(raw[metric.loss][rows] / MILLINAT)
-        columns |= {
+    answers = "correct" in raw
+    losses = raw["loss_change" if answers else "draft_loss_change"]
+    by_kind = {}
+    for kind, rows in rows_by_kind(raw["heads"]).items():
+        columns = (_changes_of_accuracy if answers else _changes_of_bleu)(raw, rows, tests)
+        loss = stats.paired_t(losses[rows] / MILLINAT)
+        by_kind[kind] = {
+            "layer": raw["heads"][rows, -2],
+            "head": raw["heads"][rows, -1],
+            **columns,
             "p_holm": stats.holm(columns["p"]),
-            "removable": stats.equivalence(columns["interval"][:, 0], metric.delta),
+            "removable": stats.equivalence(columns["interval"][:, 0], tests.delta),
             "delta_loss": loss.value,
             "delta_loss_interval": np.stack([loss.low, loss.high], -1),
             "delta_loss_p_holm": stats.holm(loss.p),
-            **({"delta_loss_p": loss.p} if isinstance(metric, Accuracy) else {}),
+            **({"delta_loss_p": loss.p} if answers else {}),
         }
-        for i, row in enumerate(rows):
-            head = dict(zip(("kind", "layer", "head"), heads[row], strict=True))
-            records.append({**head, **{name: column[i] for name, column in columns.items()}})
-    return records
+    return by_kind
 
 
-def counts(records: list[dict[str, Any]], metric: Metric) -> dict[str, Any]:
+def rows_by_kind(heads: np.ndarray) -> dict[str, np.ndarray]:
+    """Kind of attention -> the rows of its heads."""
+    kinds = np.array([kind for kind, *_ in heads_in(heads)])
+    return {kind: np.flatnonzero(kinds == kind) for kind in ("self", *KINDS) if kind in kinds}
+
+
+def records(by_kind: Mapping[str, Columns]) -> list[dict[str, Any]]:
+    """One record per cut, of :func:`effects`."""
+    return [
+        {"kind": kind, **dict(zip(columns, cut, strict=True))}
+        for kind, columns in by_kind.items()
+        for cut in zip(*columns.values(), strict=True)
+    ]
+
+
+def counts(by_kind: Mapping[str, Columns], alpha: float) -> dict[str, Any]:
     """The numbers of cuts that lose or gain significantly, and of removable ones.
 
     For a translator, kind -> these numbers, and ``all``.
     """
-    kinds = dict.fromkeys(record["kind"] for record in records)
-    if isinstance(metric, Bleu):
-        by_kind = {
-            kind: [r for r in records if r["kind"] == kind] for kind in KINDS if kind in kinds
-        }
+    if "self" in by_kind:
+        columns = by_kind["self"]
         return {
-            kind: _counts(some, metric.alpha) for kind, some in {**by_kind, "all": records}.items()
+            **_counts(columns, alpha),
+            # a growing loss counts as lost
+            "loss_losses": _significant(columns, "delta_loss_p_holm", "delta_loss", 1, alpha),
+            "loss_gains": _significant(columns, "delta_loss_p_holm", "delta_loss", -1, alpha),
         }
-    return {
-        **_counts(records, metric.alpha),
-        # a growing loss counts as lost
-        "loss_losses": _significant(records, "delta_loss_p_holm", "delta_loss", 1, metric.alpha),
-        "loss_gains": _significant(records, "delta_loss_p_holm", "delta_loss", -1, metric.alpha),
+    every = {
+        name: np.concatenate([columns[name] for columns in by_kind.values()])
+        for name in ("removable", "delta", "p_holm", "p", "p_paper")
     }
+    return {kind: _counts(columns, alpha) for kind, columns in {**by_kind, "all": every}.items()}
 
 
-def _counts(records: list[dict[str, Any]], alpha: float) -> dict[str, int]:
+def _counts(columns: Columns, alpha: float) -> dict[str, int]:
     return {
-        "heads": len(records),
-        "removable": sum(bool(record["removable"]) for record in records),
+        "heads": len(columns["delta"]),
+        "removable": int(columns["removable"].sum()),
         **{
-            f"{test}_{what}": _significant(records, p, "delta", sign, alpha)
+            f"{test}_{what}": _significant(columns, p, "delta", sign, alpha)
             for test, p in (("significant", "p_holm"), ("raw", "p"), ("paper", "p_paper"))
             for what, sign in (("losses", -1), ("gains", 1))
         },
     }
 
 
-def _significant(records: list[dict], p: str, effect: str, sign: int, alpha: float) -> int:
-    return int(sum(r[p] < alpha and np.sign(r[effect]) == sign for r in records))
+def _significant(columns: Columns, p: str, effect: str, sign: int, alpha: float) -> int:
+    return int(((columns[p] < alpha) & (np.sign(columns[effect]) == sign)).sum())
 
 
 def one_by_one_scores(raw: Arrays) -> masking.HeadTensors:
-    """The cost of cutting each head alone; NaN for a head that was not cut (section 4.2)."""
-    costs = METRICS["encoder" if "correct" in raw else "translation"].costs(raw)
-    heads, scores = heads_in(raw["heads"]), {}
-    for kind in sorted({kind for kind, *_ in heads}, key=("self", *KINDS).index):
-        places = {
-            head[1:]: cost for head, cost in zip(heads, costs, strict=True) if head[0] == kind
-        }
-        layers, width = (max(ends) + 1 for ends in zip(*places, strict=True))
-        grid = torch.full((layers, width), torch.nan, dtype=torch.float64)
-        for cut, cost in places.items():
-            grid[cut] = float(cost)
-        scores[kind] = grid
-    return scores
+    """The cost of cutting each head alone; NaN for a head that was not cut (section 4.2).
+
+    Answers or BLEU lost, ties broken by the loss, which outweighs neither an answer nor an n-gram.
+    """
+    if "correct" in raw:
+        lost = raw["correct_uncut"].sum() - raw["correct"].sum(-1).astype(float)
+        costs = lost + 0.5 * np.tanh(raw["loss_change"].mean(-1) / MILLINAT)
+    else:
+        whole, *bleu = scored_cuts(raw).scores
+        costs = whole - bleu + 1e-9 * np.tanh(raw["draft_loss_change"].mean(-1) / MILLINAT)
+    return {
+        kind: torch.from_numpy(by_place(raw["heads"][rows, -2:], costs[rows]))
+        for kind, rows in rows_by_kind(raw["heads"]).items()
+    }
+
+
+def by_place(heads: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The values of heads (heads, 2) at their places (layer, head); NaN for other places."""
+    grid = np.full(heads.max(0) + 1, np.nan)
+    grid[tuple(heads.T)] = values
+    return grid
 
 
 # --- the share that is removable (claim C1) -------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class Draws:
-    """Resamples of the examples, and simulated repetitions (``worlds``) for the power.
-
-    ``changing`` is the share of cuts that truly have a cost in these; ``least`` and ``least_low``
-    are claim C1's bounds on the share and on the lower end of its interval.
-    """
-
-    resamples: int = 2_000
-    worlds: int = 400
-    seed: int = 0
-    changing: float = PAPER_CHANGING
-    least: float = C1_REMOVABLE
-    least_low: float = C1_REMOVABLE_LOW
+# resamples of the examples, and simulated repetitions (``worlds``) for the power, in which the share
+# ``changing`` of the cuts truly has a cost; claim C1's bounds on the share and on its interval's low
+_DRAWS = Constants(
+    resamples=2_000,
+    worlds=400,
+    seed=0,
+    changing=PAPER_CHANGING,
+    least=C1_REMOVABLE,
+    least_low=C1_REMOVABLE_LOW,
+)
 
 
 def removable_record(
-    change: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    drawn: np.ndarray,
-    delta: float,
-    draws: Draws,
+    columns: Columns, drawn: np.ndarray, delta: float, draws: Constants
 ) -> dict[str, Any]:
     """The number of needed cuts in a sweep, and the interval and power of the removable share.
 
@@ -321,12 +286,11 @@ def removable_record(
     probability 0.8, in the units of the change.
 
     Args:
-        change, low, high: (cuts,) changes of the metric with their 95% intervals.
         drawn: (resamples, cuts) changes on resampled examples, the same draws for all cuts.
         delta: the largest loss that counts as none.
     """
+    change, (low, high) = columns["delta"], columns["interval"].T
     _, ends = stats.share_above(change, low, drawn, -delta)
-    errors = [stats.standard_error(pair) for pair in zip(low, high, strict=True)]
     return {
         "needed": int((high < -delta).sum()),
         "removable_interval": ends,
@@ -341,7 +305,7 @@ def removable_record(
             worlds=draws.worlds,
             seed=draws.seed,
         ),
-        "detectable": stats.detectable(float(np.median(errors))),
+        "detectable": stats.detectable(float(np.median(stats.standard_error((low, high))))),
     }
 
 
@@ -352,7 +316,7 @@ def removable_record(
     "one_head",
     version=1,
     parameters={"encoder": ["n_examples"], "translation": ["n_headline"]},
-    statistics={half: Constants(tests=metric, draws=Draws()) for half, metric in METRICS.items()},
+    statistics={half: Constants(tests=tests, draws=_DRAWS) for half, tests in TESTS.items()},
     halves=HALVES,
     own=of_training,
 )
@@ -370,24 +334,19 @@ def _(half: Half, raw: Arrays, statistics: Constants) -> dict[str, Any]:
 
     ``truncated`` counts long sentences.
     """
-    metric, draws = statistics.tests, statistics.draws
-    records = effect_records(raw, metric)
-    drawn = metric.resampled(raw, draws.resamples, draws.seed)
-    removable = {}
-    for kind in dict.fromkeys(record["kind"] for record in records):
-        of_kind = [record for record in records if record["kind"] == kind]
-        change = np.array([record["delta"] for record in of_kind])
-        low, high = np.array([record["interval"] for record in of_kind]).T
-        # records are grouped by kind, outcomes in the order of the model's layers
-        heads = heads_array((kind, record["layer"], record["head"]) for record in of_kind)
-        rows = rows_of(heads, raw["heads"])
-        removable[kind] = removable_record(change, low, high, drawn[:, rows], metric.delta, draws)
+    tests, draws, by_kind = statistics.tests, statistics.draws, effects(raw, statistics.tests)
+    drawn = scored_cuts(raw).drawn(draws).drawn
+    changes = drawn[:, 1:] - drawn[:, :1]
+    removable = {
+        kind: removable_record(by_kind[kind], changes[:, rows], tests.delta, draws)
+        for kind, rows in rows_by_kind(raw["heads"]).items()
+    }
     return {
-        "baseline": metric.baseline(raw),
-        "heads": records,
-        "counts": counts(records, metric),
+        "baseline": baseline(raw, tests),
+        "heads": records(by_kind),
+        "counts": counts(by_kind, tests.alpha),
         "removable": removable["self"] if half == "encoder" else removable,
-        "delta_tolerated": metric.delta,
+        "delta_tolerated": tests.delta,
         **({"truncated": int(raw["truncated"])} if "truncated" in raw else {}),
     }
 
@@ -399,7 +358,7 @@ def _(half: Half, raw: Arrays, statistics: Constants) -> dict[str, Any]:
     "all_but_one",
     version=1,
     parameters={"encoder": ["n_examples"], "translation": ["n_verses", "n_headline"]},
-    statistics=METRICS,
+    statistics=TESTS,
     halves=HALVES,
 )
 def all_but_one(context: Context) -> Measured:
@@ -411,17 +370,17 @@ def all_but_one(context: Context) -> Measured:
 
 
 @all_but_one.summary
-def _(half: Half, raw: Arrays, statistics: Metric) -> dict[str, Any]:
+def _(half: Half, raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """``layers`` has the best head of each layer, ``heads`` every head of an encoder."""
     summary = {
-        "baseline": statistics.baseline(raw),
-        "layers": effect_records(of_cuts(raw, best_of_layers(raw)), statistics),
+        "baseline": baseline(raw, statistics),
+        "layers": records(effects(of_cuts(raw, best_of_layers(raw)), statistics)),
         "chosen_on": "test",
     }
     if half == "encoder":
         shown = ("layer", "head", "delta", "interval")
-        records = effect_records(raw, statistics)
-        summary["heads"] = [{name: record[name] for name in shown} for record in records]
+        cuts = records(effects(raw, statistics))
+        summary["heads"] = [{name: cut[name] for name in shown} for cut in cuts]
     return summary
 
 
@@ -467,7 +426,7 @@ def _own_of_best(profile: Profile, half: Half, part: str) -> Own:
         "encoder": ["n_examples", "n_selection"],
         "translation": ["n_verses", "n_headline"],
     },
-    statistics=METRICS,
+    statistics=TESTS,
     halves=HALVES,
     own=_own_of_best,
 )
@@ -497,12 +456,12 @@ def best_heads(context: Context, part: str) -> Measured:
 
 
 @best_heads.summary
-def _(half: Half, raw: Arrays, statistics: Metric) -> dict[str, Any]:
+def _(half: Half, raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """As for ``all_but_one``, with the number of texts of the choice."""
     choice = raw["train_correct"].T if half == "encoder" else raw["valid_reference_lengths"]
     return {
-        "baseline": statistics.baseline(raw),
-        "layers": effect_records(raw, statistics),
+        "baseline": baseline(raw, statistics),
+        "layers": records(effects(raw, statistics)),
         "chosen_on": _CHOSEN_ON[half],
         "n_selection": len(choice),
     }

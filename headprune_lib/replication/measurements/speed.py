@@ -17,7 +17,6 @@ from headprune_lib.replication import stats
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.lazy import (
     discovery,
-    masking,
     pruning,
     saving,
     selection,
@@ -31,7 +30,7 @@ from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.models.encoders import make_batches
 from headprune_lib.replication.models.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.store import Arrays, Journal, Measured
+from headprune_lib.replication.store import Arrays, Journal, Measured, prefixed
 
 _VARIANTS = ("unpruned", "pruned")
 
@@ -49,24 +48,19 @@ def _of_device(profile: Profile) -> dict[str, Any]:
 @measurement("speed", version=1, parameters=_of_device)
 def speed(context: Context) -> Measured:
     """Seconds per pass with all heads and without half of them, and the sizes of both models."""
-    profile, journal, raw = context.profile, context.journal, {}
-    subject = context.subject()
-    for name, pair in timed_pairs(
-        subject, selection.rank_heads(subject.importance(journal))
-    ).items():
-        is_finetuned = name == "finetuned"
-        batches = _texts(subject) if is_finetuned else _random_ids(profile, pair["unpruned"])
+    profile, journal, subject = context.profile, context.journal, context.subject()
+    raw: Arrays = {"batch_sizes": np.array(profile.speed.batch_sizes)}
+    order = selection.rank_heads(subject.importance(journal))
+    for name, pair in timed_pairs(subject, order).items():
+        finetuned = name == "finetuned"
+        batches = _texts(subject) if finetuned else _random_ids(profile, pair["unpruned"])
         raw |= context.settled(
             [f"{name}/{what}" for what in ("seconds", "n_sentences", "file", "memory")],
-            partial(_of_a_machine, pair, batches, profile, journal, name),
+            partial(_timed, pair, batches, profile, journal, name),
             costly=True,
         )
-        for what, count in (
-            ("parameters", utils.n_parameters),
-            ("attention", attention_parameters),
-        ):
-            raw[f"{name}/{what}"] = np.array([count(model) for model in pair.values()])
-    raw |= {"batch_sizes": np.array(profile.speed.batch_sizes)}
+        raw[f"{name}/parameters"] = np.array([utils.n_parameters(each) for each in pair.values()])
+        raw[f"{name}/attention"] = np.array([attention_parameters(each) for each in pair.values()])
     return subject.measured(
         raw, n_examples=profile.speed.n_sentences, metric="throughput", unit="examples/s"
     )
@@ -82,17 +76,17 @@ def timed_pairs(
     """
     timed = subject.profile.speed
     shape = shaped(timed.shape)
-    heads = selection.rank_heads(
-        {kind: mask.double() for kind, mask in masking.ones_mask(shape).items()}
-    )
-    pairs = {}
-    for name, model, its_order in (
-        ("finetuned", subject.model, order),
-        ("shape", shape, random_order(heads, 0)),
-    ):
-        cut = selection.order_mask(model, its_order, round(timed.share * len(its_order)))
-        pairs[name] = {"unpruned": model, "pruned": pruning.prune_heads(copy.deepcopy(model), cut)}
-    return pairs
+    heads = [
+        (block.kind, block.layer, head)
+        for block in discovery.find_heads(shape)
+        for head in block.kept_heads
+    ]
+
+    def pair(model: torch.nn.Module, order: list[selection.Head]) -> dict[str, torch.nn.Module]:
+        cut = selection.order_mask(model, order, round(timed.share * len(order)))
+        return {"unpruned": model, "pruned": pruning.prune_heads(copy.deepcopy(model), cut)}
+
+    return {"finetuned": pair(subject.model, order), "shape": pair(shape, random_order(heads, 0))}
 
 
 def shaped(shape: str) -> torch.nn.Module:
@@ -113,16 +107,19 @@ Padded: TypeAlias = "dict[int, list[dict[str, torch.Tensor]]]"
 def _texts(subject: setups.EncoderSubject) -> Padded:
     """The first test sentences, sorted by length, at each batch size."""
     profile = subject.profile
-    tokenizer, prepared = load_tokenizer(profile.model), {}
-    for size in profile.speed.batch_sizes:
-        batched = make_batches(
-            tokenizer,
-            subject.test.first(profile.speed.n_sentences),
-            size,
-            profile.finetuning.max_length,
-        )
-        prepared[size] = [utils.without_labels(batch) for batch in batched.batches]
-    return prepared
+    tokenizer, sentences = (
+        load_tokenizer(profile.model),
+        subject.test.first(profile.speed.n_sentences),
+    )
+    return {
+        size: [
+            utils.without_labels(batch)
+            for batch in make_batches(
+                tokenizer, sentences, size, profile.finetuning.max_length
+            ).batches
+        ]
+        for size in profile.speed.batch_sizes
+    }
 
 
 def _random_ids(profile: Profile, model: torch.nn.Module) -> Padded:
@@ -141,7 +138,7 @@ def _random_ids(profile: Profile, model: torch.nn.Module) -> Padded:
 def _timed(
     pair: dict[str, torch.nn.Module], batches: Padded, profile: Profile, journal: Journal, name: str
 ) -> Arrays:
-    """Seconds (batch sizes, repetitions, variants) of one pass over all sentences.
+    """Seconds (batch sizes, repetitions, variants) of a pass over all sentences, and the sizes.
 
     The two models take turns within a repetition, so that a slower moment hits both.
 
@@ -169,47 +166,35 @@ def _timed(
     for size in profile.speed.batch_sizes:  # warm-up, not counted
         for variant in _VARIANTS:
             utils.pass_seconds(pair[variant], batches[size] if on_gpu else batches[size][:1])
-    units = run_units(
-        {
-            f"{name} batch {size} run {run}": partial(once, size, run)
-            for size in profile.speed.batch_sizes
-            for run in range(profile.speed.repetitions)
-        },
-        journal,
-        f"speed, {name}",
-        here=True,
-    )
-    seconds = np.stack([unit["seconds"] for unit in units.values()])
+    timed = {
+        f"{name} batch {size} run {run}": partial(once, size, run)
+        for size in profile.speed.batch_sizes
+        for run in range(profile.speed.repetitions)
+    }
+    done = run_units(timed, journal, f"speed, {name}", here=True).values()
+    seconds = np.stack([unit["seconds"] for unit in done])
+    key, title = f"{name} sizes", f"size and memory, {name}"
+    sizes = run_units({key: lambda: _sizes(pair, batches)}, journal, title, here=True)[key]
     n_sentences = sum(len(batch["input_ids"]) for batch in batches[profile.speed.batch_sizes[0]])
     return {
         f"{name}/seconds": seconds.reshape(len(profile.speed.batch_sizes), -1, 2),
         f"{name}/n_sentences": np.array(n_sentences),
+        **prefixed(f"{name}/", sizes),
     }
-
-
-def _of_a_machine(
-    pair: dict[str, torch.nn.Module], batches: Padded, profile: Profile, journal: Journal, name: str
-) -> Arrays:
-    """The times of :func:`_timed`, and the sizes of files and memory."""
-    timed = _timed(pair, batches, profile, journal, name)
-    key = f"{name} sizes"
-    title = f"size and memory, {name}"
-    sizes = run_units({key: lambda: _sizes(pair, batches)}, journal, title, here=True)[key]
-    return timed | {f"{name}/{what}": value for what, value in sizes.items()}
 
 
 def _sizes(pair: dict[str, torch.nn.Module], batches: Padded) -> Arrays:
     """Bytes of the saved file and peak memory of a process."""
-    sizes: dict[str, list[int]] = {"file": [], "memory": []}
+    files, memory = [], []
     size = max(s for s in batches if s <= 16)
     length = max(batch["input_ids"].shape[1] for batch in batches[size])
     for variant in _VARIANTS:
-        model = pair[variant]
-        with tempfile.TemporaryDirectory() as folder:
-            saving.save_pruned(model, Path(folder) / variant)
-            sizes["file"].append((Path(folder) / variant / "model.safetensors").stat().st_size)
-            sizes["memory"].append(_peak_memory(Path(folder) / variant, size, length))
-    return {name: np.array(values) for name, values in sizes.items()}
+        with tempfile.TemporaryDirectory() as parent:
+            folder = Path(parent) / variant
+            saving.save_pruned(pair[variant], folder)
+            files.append((folder / "model.safetensors").stat().st_size)
+            memory.append(_peak_memory(folder, size, length))
+    return {"file": np.array(files), "memory": np.array(memory)}
 
 
 def attention_parameters(model: torch.nn.Module) -> int:

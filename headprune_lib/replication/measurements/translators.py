@@ -30,10 +30,8 @@ BEAMS = (1, 5)
 
 # --- quality --------------------------------------------------------------------------------------
 
-_OVERLAP = 10
 
-
-def shared_ngrams(train: Texts, test: Texts, n: int = _OVERLAP) -> np.ndarray:
+def shared_ngrams(train: Texts, test: Texts, n: int = 10) -> np.ndarray:
     """Which test pairs share ``n`` successive words with training, on either side, (pairs,)."""
 
     def ngrams(text: str) -> set[tuple[str, ...]]:
@@ -141,10 +139,8 @@ def search(context: Context) -> Measured:
     subject = context.subject()
     verses = first_verses(context.get("one_head").raw, context.profile.n_verses)
     cut, alone = costly_heads(verses), heads_in(context.get("best_heads").raw["heads"])
-    without_one, but_one = (
-        ablation.one_head_masks(subject.model),
-        ablation.all_but_one_masks(subject.model),
-    )
+    without_one = ablation.one_head_masks(subject.model)
+    but_one = ablation.all_but_one_masks(subject.model)
     masks = {
         "none": masking.ones_mask(subject.model),
         **{f"without {head}": without_one[head] for head in cut},
@@ -176,17 +172,9 @@ def search(context: Context) -> Measured:
 @search.summary
 def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
     """Uncut BLEU by way of search, and how alike the two rank cuts by their change of BLEU."""
-    counts = of_translations(
-        raw["counts"], raw["reference_lengths"]
-    ).counts  # (1 + M, beams, n, 10)
-    bleu = corpus_bleu(counts.sum(-2))
-    change, names = bleu[1:] - bleu[:1], [f"beam {beams}" for beams in BEAMS]
-    reliability = [
-        stats.split_half_reliability_of(
-            corpus_bleu, counts[0, i], counts[1:, i], statistics.splits, statistics.seed
-        )
-        for i in range(len(BEAMS))
-    ]
+    scored = of_translations(raw["counts"], raw["reference_lengths"])  # (1 + M, beams, n, 10)
+    bleu, names = scored.scores, [f"beam {beams}" for beams in BEAMS]
+    change, splits = bleu[1:] - bleu[:1], (statistics.splits, statistics.seed)
     groups = {
         "all": np.full(len(change), True),
         "one head cut": ~raw["alone"],
@@ -213,5 +201,8 @@ def _(raw: Arrays, statistics: Constants) -> dict[str, Any]:
             }
             for method in ("spearman", "pearson")
         },
-        "reliability": dict(zip(names, reliability, strict=True)),
+        "reliability": {
+            name: stats.split_half_reliability_of(scored.of, scored.counts[:, i], *splits)
+            for i, name in enumerate(names)
+        },
     }

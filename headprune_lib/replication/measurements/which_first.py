@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,25 +19,19 @@ from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.lazy import criteria, masking, selection, setups, torch
 from headprune_lib.replication.measurements.base import (
     HALVES,
+    Constants,
     Context,
     Half,
     Own,
     Runs,
     measurement,
 )
-from headprune_lib.replication.measurements.estimates import (
-    Drawn,
-    Resamples,
-    Scored,
-    joined,
-    scored,
-)
+from headprune_lib.replication.measurements.estimates import Drawn, scored
 from headprune_lib.replication.measurements.orders import (
     TUNING,
     Subject,
     Texts,
     by_criterion,
-    factors_along,
     is_costly,
     losses_under,
     masks_along,
@@ -45,13 +39,11 @@ from headprune_lib.replication.measurements.orders import (
     n_random,
     outcomes_under,
     random_order,
-    stored_gates,
     tuned,
 )
 from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.order_names import RANDOM, further_training, parse_part, read_name
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats import count_chunks
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.packing import KINDS, heads_array, heads_in
 
@@ -112,12 +104,13 @@ def _runs_of(
         heads = selection.rank_heads(subject.importance(context.journal))
         for draw in range(n_random(context.half, context.profile)):
             yield random_order(heads, 1000 * subject.seed + draw), str(draw)
-    elif order == CONTROL:  # the combined order's own weight, but entropies of other heads
-        alpha, both = alpha_in(_chosen(context, subject)[1]), _both_scores(context, subject)
-        for draw in range(CONTROL_DRAWS):
+    elif order in (COMBINED, CONTROL):
+        alpha, both = _chosen_alpha(context, subject), _both_scores(context, subject)
+        if order == COMBINED:
+            yield combined_order(alpha, *both), f"alpha={alpha:g}"
+            return
+        for draw in range(CONTROL_DRAWS):  # the same weight, but entropies of other heads
             yield combined_order(alpha, *both, draw), str(draw)
-    elif order == COMBINED:
-        yield _chosen(context, subject)
     elif (named := read_name(order)).rescored:
         yield by_criterion(context, named, subject), ""
     else:
@@ -161,15 +154,6 @@ def combined_order(
     return selection.rank_heads(criteria.attention.combined(alpha, important, wide))
 
 
-def alpha_in(said: str) -> float:
-    """The weight in the note of a combined order.
-
-    >>> alpha_in("alpha=0.25")
-    0.25
-    """
-    return float(said.removeprefix("alpha="))
-
-
 def shuffled_within(values: torch.Tensor, draw: int) -> torch.Tensor:
     """Values (layer, head), shuffled within each layer."""
     generator = torch.Generator().manual_seed(draw)
@@ -177,8 +161,8 @@ def shuffled_within(values: torch.Tensor, draw: int) -> torch.Tensor:
     return torch.stack([row[order] for row, order in zip(values, places, strict=True)])
 
 
-def _chosen(context: Context, subject: Subject) -> Chosen:
-    """The combined order whose weight adds least loss over 0 to 50% removed, on training text."""
+def _chosen_alpha(context: Context, subject: Subject) -> float:
+    """The weight of importance that adds least loss over 0 to 50% removed, on training text."""
     both, added = _both_scores(context, subject), {}
     translator = isinstance(subject, setups.TranslationSubject)
     texts = subject.pairs("train") if translator else subject.selection
@@ -186,8 +170,7 @@ def _chosen(context: Context, subject: Subject) -> Chosen:
         masks = masks_along(subject, combined_order(alpha, *both), COMPARED)
         loss = losses_under(subject, masks, texts, context.journal)
         added[alpha] = float(loss_area(COMPARED, loss).mean())
-    best = min(ALPHAS, key=lambda alpha: added[alpha])
-    return combined_order(best, *both), f"alpha={best:g}"
+    return min(ALPHAS, key=lambda alpha: added[alpha])
 
 
 def _both_scores(
@@ -200,50 +183,8 @@ def _both_scores(
 
 # --- comparing orders: areas, and the contrasts that were fixed beforehand ------------------------
 
-
-@dataclass(frozen=True)
-class Statistics(Resamples):
-    """Resamples of trainings and texts, and the share of heads up to which orders are compared."""
-
-    up_to: float = ORDERS_UP_TO
-
-
-@dataclass(frozen=True)
-class Followed:
-    """The outcomes of an order on its trainings, run by run.
-
-    Attributes:
-        scored: outcomes of the texts, (runs, steps, texts, k).
-        shares: shares of heads removed, (steps,).
-        of_runs: (runs, ...) each: the ``seed`` of a run's training, ``said``, what was chosen or
-            drawn for it, ``log_loss`` (steps,) in nats, and ``loss_area`` (texts,) in thousandths.
-    """
-
-    scored: Scored
-    shares: np.ndarray
-    of_runs: Arrays
-
-    @property
-    def trainings(self) -> list[int]:
-        """The seeds of the trainings, ascending."""
-        return [int(seed) for seed in np.unique(self.of_runs["seed"])]
-
-    def on(self, trainings: Sequence[int]) -> Followed:
-        """The same order on these trainings only."""
-        rows = np.isin(self.of_runs["seed"], trainings)
-        return dataclasses.replace(
-            self,
-            scored=dataclasses.replace(self.scored, counts=self.scored.counts[rows]),
-            of_runs={name: values[rows] for name, values in self.of_runs.items()},
-        )
-
-    def by_training(self, values: np.ndarray) -> np.ndarray:
-        """The mean over each training's runs: (runs, ...) to (trainings, ...)."""
-        return np.stack([values[self.of_runs["seed"] == seed].mean(0) for seed in self.trainings])
-
-    def kept(self, curve: np.ndarray) -> np.ndarray:
-        """Share of the whole model's score above chance, along (..., steps)."""
-        return stats.kept_above_chance(curve, curve[..., :1], self.scored.chance, nothing=0.0)
+Order: TypeAlias = "dict[int, Arrays]"
+"""The seed of each training, ascending -> the outcomes of an order's runs on it."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +200,15 @@ class _Areas:
     uncut: float
 
 
-def values_of(outcomes: Outcomes, runs: Runs, statistics: Statistics) -> dict[str, Any]:
+def read_orders(outcomes: Outcomes, runs: Runs) -> dict[str, Order]:
+    """Order -> its outcomes on all trainings whose parts are there."""
+    orders: dict[str, Order] = {}
+    for part, raw in outcomes.items():
+        orders.setdefault(parse_part(part).curve, {})[runs[part][0]["seed"]] = raw
+    return {name: dict(sorted(order.items())) for name, order in orders.items()}
+
+
+def compare(orders: dict[str, Order], statistics: Constants) -> dict[str, Any]:
     """Values of all orders, compared on the same resamples of trainings and texts.
 
     Orders are shown on the trainings that all of them have, so that they can be compared; if there
@@ -268,89 +217,61 @@ def values_of(outcomes: Outcomes, runs: Runs, statistics: Statistics) -> dict[st
     Returns:
         ``shares``, ``chance``, ``least_above_chance`` (the smallest score above chance of the uncut
         model in all resamples: unless it is above 0, shares kept of it are meaningless),
-        ``orders`` (see :func:`_order`) and ``contrasts`` (see :func:`contrast`).
+        ``orders`` (see :func:`_shown`) and ``contrasts`` (see :func:`contrast`).
     """
-    followed = follow(outcomes, runs)
-    areas = {name: _areas(order, statistics) for name, order in followed.items()}
-    shown = _on_shared_trainings(followed)
-    chance = next(iter(followed.values())).scored.chance
+    areas = {name: _areas(order, [*order], statistics) for name, order in orders.items()}
+    shared = set.intersection(*({*order} for order in orders.values()))
+    raws = [raw for order in orders.values() for raw in order.values()]
+    chance = scored(raws[0]).chance
     return {
-        "shares": max((order.shares for order in followed.values()), key=len),
+        "shares": max((raw["shares"] for raw in raws), key=len),
         "chance": chance,
         "least_above_chance": min(area.uncut for area in areas.values()) - chance,
         "orders": {
-            name: _order(
-                order,
-                areas[name] if order is followed[name] else _areas(order, statistics),
-                followed[name].of_runs["said"],
-            )
-            for name, order in shown.items()
+            name: _shown(order, sorted(shared or order), areas[name], statistics)
+            for name, order in orders.items()
         },
         "contrasts": {
-            name: contrast(followed[first], followed[second], common, statistics)
+            name: contrast(orders[first], orders[second], statistics)
             for name, (first, second) in CONTRASTS.items()
-            if first in followed and second in followed
-            if (common := sorted({*followed[first].trainings} & {*followed[second].trainings}))
+            if orders.get(first, {}).keys() & orders.get(second, {}).keys()
         },
     }
 
 
-def _on_shared_trainings(followed: dict[str, Followed]) -> dict[str, Followed]:
-    shared = set.intersection(*({*order.trainings} for order in followed.values()))
-    if not shared:
-        return followed
-    return {
-        name: order if {*order.trainings} == shared else order.on(sorted(shared))
-        for name, order in followed.items()
-    }
-
-
-def follow(outcomes: Outcomes, runs: Runs) -> dict[str, Followed]:
-    """Order -> its outcomes on all trainings whose parts are there."""
-    parts: dict[str, list[str]] = {}
-    for name in outcomes:
-        parts.setdefault(parse_part(name).curve, []).append(name)
-    followed = {}
-    for order, names in parts.items():
-        raws = [outcomes[name] for name in names]
-        of_runs = {
-            what: np.concatenate([raw[what] for raw in raws])
-            for what in ("said", "log_loss", "loss_area")
-        }
-        seeds = [runs[name][0]["seed"] for name in names]
-        of_runs["seed"] = np.repeat(seeds, [len(raw["said"]) for raw in raws])
-        followed[order] = Followed(joined([*map(scored, raws)]), raws[0]["shares"], of_runs)
-    return followed
-
-
-def _order(followed: Followed, areas: _Areas, said: np.ndarray) -> dict[str, Any]:
+def _shown(
+    order: Order, trainings: list[int], areas: _Areas, statistics: Constants
+) -> dict[str, Any]:
     """Mean curves over ``trainings``, and the two areas, of the share kept and of the added loss.
 
     A translator's loss is the mean over a reference's pieces. ``said`` is of every training that
-    the order was followed on.
+    the order was followed on, as are ``areas``.
     """
-    curve = followed.by_training(followed.scored.scores).mean(0)
+    raws = [order[seed] for seed in trainings]
+    if len(raws) < len(order):
+        areas = _areas(order, trainings, statistics)
+    runs = [scored(raw) for raw in raws]
+    curve = _mean_over_trainings([of_training.scores for of_training in runs])
     return {
         "score": curve,
-        "kept": followed.kept(curve),
-        "log_loss": followed.by_training(followed.of_runs["log_loss"]).mean(0),
+        "kept": stats.kept_above_chance(curve, curve[:1], runs[0].chance, nothing=0.0),
+        "log_loss": _mean_over_trainings([raw["log_loss"] for raw in raws]),
         "area": _estimate(areas.kept),
         "added_loss": _estimate(areas.added),
-        "said": [word for word in said.tolist() if word],
-        "trainings": followed.trainings,
+        "said": [word for raw in order.values() for word in raw["said"].tolist() if word],
+        "trainings": trainings,
     }
 
 
-def contrast(
-    first: Followed, second: Followed, trainings: list[int], statistics: Statistics
-) -> dict[str, Any]:
+def contrast(first: Order, second: Order, statistics: Constants) -> dict[str, Any]:
     """How much more the first order keeps, and less loss it adds, on trainings that both have.
 
     Returns:
         the first order's ``area`` minus the second's, and the second's added ``loss`` minus the
         first's, so that more is better in both; and the ``trainings``.
     """
-    better, worse = (_areas(order.on(trainings), statistics) for order in (first, second))
+    trainings = sorted(first.keys() & second.keys())
+    better, worse = (_areas(order, trainings, statistics) for order in (first, second))
     return {
         "area": _estimate(better.kept - worse.kept),
         "loss": _estimate(worse.added - better.added),
@@ -363,48 +284,42 @@ def _estimate(area: Drawn) -> dict[str, Any]:
     return {"value": area.value, "interval": [*area.interval], "error": float(area.drawn.std())}
 
 
-def _areas(followed: Followed, statistics: Statistics) -> _Areas:
-    inside = followed.shares <= statistics.up_to + 1e-9
-    shares = followed.shares[inside]
-    counts = followed.scored.counts[:, inside]  # (runs, steps, n, k)
-
-    def area(curves: np.ndarray) -> np.ndarray:
-        return stats.area_under_curve(shares, followed.kept(curves))
-
-    kept, losses, uncut = np.empty((3, statistics.resamples))
-    for rows, curves, added, chosen in _resampled(followed, counts, statistics):
-        draw = np.arange(len(chosen))[:, None]
-        curve = curves[draw, chosen].mean(1)
-        kept[rows], uncut[rows] = area(curve), curve[:, 0]
-        losses[rows] = added[draw, chosen].mean(1)
-    whole = followed.by_training(followed.scored.of(counts.sum(2))).mean(0)
-    loss = followed.by_training(followed.of_runs["loss_area"].mean(-1)).mean()
-    added = Drawn(float(loss) / MILLINAT, losses / MILLINAT)
-    return _Areas(Drawn(float(area(whole)), kept), added, float(uncut.min()))
+def _mean_over_trainings(runs: Sequence[np.ndarray]) -> np.ndarray:
+    """The mean over trainings of the mean over each one's runs."""
+    return np.stack([np.ascontiguousarray(each).mean(0) for each in runs]).mean(0)
 
 
-def _resampled(
-    followed: Followed, counts: np.ndarray, statistics: Statistics
-) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield chunks of resamples, the same for every order: their rows and three arrays.
+def _areas(order: Order, trainings: list[int], statistics: Constants) -> _Areas:
+    raws = [order[seed] for seed in trainings]
+    inside = raws[0]["shares"] <= statistics.up_to + 1e-9
+    runs = [scored(raw) for raw in raws]
+    counts, of, chance = [each.counts[:, inside] for each in runs], runs[0].of, runs[0].chance
+    loss = [raw["loss_area"] for raw in raws]
 
-    Scores (chunk, trainings, steps), added loss and drawn trainings, both (chunk, trainings).
-    """
-    runs, steps, n, k = counts.shape
-    flat = np.moveaxis(counts, 2, 0).reshape(n, -1).astype(np.float32)
-    generator = np.random.default_rng([statistics.seed, 1])
-    loss, n_trainings = followed.of_runs["loss_area"].T.astype(np.float32), len(followed.trainings)
-    for rows, drawn in count_chunks(n, statistics.resamples, statistics.seed):
-        sums = (drawn @ flat).reshape(len(drawn), runs, steps, k).astype(np.float64)
-        scores = np.moveaxis(followed.scored.of(sums), 1, 0)
-        added = ((drawn @ loss) / n).T
-        chosen = generator.integers(0, n_trainings, (len(drawn), n_trainings))
-        yield (
-            rows,
-            np.moveaxis(followed.by_training(scores), 0, 1),
-            np.moveaxis(followed.by_training(added), 0, 1),
-            chosen,
-        )
+    def area(curve: np.ndarray) -> np.ndarray:
+        kept = stats.kept_above_chance(curve, curve[..., :1], chance, nothing=0.0)
+        return stats.area_under_curve(raws[0]["shares"][inside], kept)
+
+    def resampled(
+        runs: list[np.ndarray], statistic: Callable[[np.ndarray], np.ndarray] | None = None
+    ) -> np.ndarray:
+        return stats.bootstrap_curves(
+            {"": np.concatenate(runs)},
+            statistics.resamples,
+            statistics.seed,
+            statistic,
+            trainings={"": np.repeat(trainings, [len(each) for each in runs])},
+        )[""]
+
+    curve = _mean_over_trainings([of(each.sum(2)) for each in counts])
+    drawn = resampled(counts, of)
+    added = _mean_over_trainings([each.mean(-1) for each in loss])
+    drawn_added = resampled([each[:, None] for each in loss])[:, 0]
+    return _Areas(
+        Drawn(float(area(curve)), area(drawn)),
+        Drawn(float(added) / MILLINAT, drawn_added / MILLINAT),
+        float(drawn[:, 0].min()),
+    )
 
 
 # --- the measurement ------------------------------------------------------------------------------
@@ -449,7 +364,7 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     "which_first",
     version=1,
     parameters=_parameters,
-    statistics=Statistics(),
+    statistics=Constants(resamples=5_000, seed=0, up_to=ORDERS_UP_TO),
     halves=HALVES,
     parts=_parts,
     own=_own,
@@ -478,11 +393,13 @@ def which_first(context: Context, part: str) -> Measured:
     factors, gates = [masks_along(subject, heads, shares) for heads in orders], {}
     if named.tuned:
         masks = factors
-        gates = context.settled(
-            ["gates *"], lambda: stored_gates([tuned(subject, of_run, journal) for of_run in masks])
-        )
+        gates = context.settled(["gates *"], lambda: tuned(subject, masks, journal))
         factors = [
-            factors_along(subject, gates, run, heads, shares) for run, heads in enumerate(orders)
+            [
+                {kind: torch.from_numpy(gates[f"gates {kind}"][run, step]) for kind in mask}
+                for step, mask in enumerate(of_run)
+            ]
+            for run, of_run in enumerate(masks)
         ]
     outcomes = [outcomes_under(subject, of_run, texts, journal) for of_run in factors]
     raw: Arrays = {
@@ -504,5 +421,6 @@ def which_first(context: Context, part: str) -> Measured:
 
 
 @which_first.summary
-def _(outcomes: Outcomes, runs: Runs, statistics: Statistics) -> dict[str, Any]:
-    return values_of(outcomes, runs, statistics)
+def values_of(outcomes: Outcomes, runs: Runs, statistics: Constants) -> dict[str, Any]:
+    """The values of :func:`compare`; a part is an order on one training."""
+    return compare(read_orders(outcomes, runs), statistics)

@@ -34,7 +34,8 @@ from headprune_lib.replication import stats, store
 from headprune_lib.replication.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.lazy import scoring, setups, torch
 from headprune_lib.replication.measurements import find_artifact
-from headprune_lib.replication.measurements.curves import Curves, Statistics, read_curves
+from headprune_lib.replication.measurements.base import Constants
+from headprune_lib.replication.measurements.curves import Curves, read_curves
 from headprune_lib.replication.measurements.obtaining import Request, results_folder
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.order_names import IMPORTANCE
@@ -227,7 +228,7 @@ def _curve(raw: Arrays) -> Curves:
     first = {
         name: values[:1] if name in ("names", "correct") else values for name, values in raw.items()
     }
-    return read_curves({"importance": first}, Statistics(resamples=1))
+    return read_curves({"importance": first}, Constants(resamples=1, seed=0))
 
 
 def _near(

@@ -13,8 +13,7 @@ from headprune_lib import ones_mask
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication import measurements
 from headprune_lib.replication.measurements import MEASUREMENTS
-from headprune_lib.replication.measurements.base import HALVES, Measurement, Own
-from headprune_lib.replication.measurements.estimates import Resamples
+from headprune_lib.replication.measurements.base import HALVES, Constants, Measurement, Own
 from headprune_lib.replication.measurements.obtaining import (
     HALF_OF,
     OtherWeights,
@@ -165,7 +164,7 @@ class Noted:
         noted = Measurement(
             "noted",
             version,
-            {"encoder": Resamples(seed=seed)},
+            {"encoder": Constants(resamples=5_000, seed=seed)},
             lambda: {"n": n},
             self.measure,
             self.summarise,

@@ -16,7 +16,8 @@ from transformers import BertConfig, BertModel
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.bench.encoder import sweep_work
 from headprune_lib.replication.claims import evidence
-from headprune_lib.replication.measurements.which_first import Statistics, values_of
+from headprune_lib.replication.measurements.base import Constants
+from headprune_lib.replication.measurements.which_first import values_of
 from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.profiles import load_profile
@@ -153,7 +154,9 @@ def depends_on_the_draw():
         if parse_part(name).curve == "importance":
             outcomes[name], runs[name] = part.raw, part.runs
     least = [
-        values_of(outcomes, runs, Statistics(resamples, seed))["least_above_chance"]
+        values_of(outcomes, runs, Constants(resamples=resamples, seed=seed, up_to=0.5))[
+            "least_above_chance"
+        ]
         for resamples, seed in ((5_000, 4), (50_000, 1))
     ]
     return mrpc.values["least_above_chance"] > 0 > max(least)
