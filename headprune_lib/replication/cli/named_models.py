@@ -41,7 +41,7 @@ def named_models() -> dict[str, NamedModel]:
 def _public_translator(_task: str) -> nn.Module:
     from headprune_lib.replication.models.fairseq import public_translator
 
-    return public_translator().model
+    return public_translator().fairseq.model
 
 
 def _classifier(task: str) -> nn.Module:
