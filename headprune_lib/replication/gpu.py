@@ -135,11 +135,10 @@ def run(
         ``step``; ``state``: measured, stored (before), skipped or failed; ``told``: where the
         result is, or why there is none; ``seconds`` that it took now.
     """
-    timed: dict[tuple, planning.probing.Probe] = {}
     for step in steps:
         started = time.monotonic()
         try:
-            state, told = _reached(step, device, until, out, timed)
+            state, told = _reached(step, device, until, out)
         except _NoTimeLeft as error:
             state, told = "skipped", str(error)
         except Exception as error:  # whatever it is, the next step may still succeed
@@ -153,13 +152,12 @@ def _reached(
     device: str,
     until: float,
     out: Path | None,
-    timed: dict[tuple, planning.probing.Probe],
 ) -> tuple[str, str]:
     state = "stored"
 
     def begin(upcoming: measurements.Upcoming) -> None:
         nonlocal state
-        needed, left = planning.most_seconds(upcoming, timed) or 0.0, until - time.monotonic()
+        needed, left = planning.most_seconds(upcoming) or 0.0, until - time.monotonic()
         if needed >= left:
             raise _NoTimeLeft(
                 f"may take {needed / 60:.1f} min, and {max(left, 0.0) / 60:.1f} min are left"

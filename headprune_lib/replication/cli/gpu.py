@@ -93,7 +93,7 @@ def _words(checked: dict, profile: str) -> Iterator[str]:
     for way, apart in checked["apart"].items():
         yield f"{way} attention: differs from the CPU in float32 by {apart:.1e} of the largest value"
     yield "It agrees with the CPU." if checked["agrees"] else "It does NOT agree with the CPU."
-    for speed, tasks in planning.probing.told(checked["probes"]).items():
+    for speed, tasks in planning.told(checked["probes"]).items():
         yield f"{', '.join(tasks)}: {speed}"
     lacks = memory is not None and needed > memory
     yield (

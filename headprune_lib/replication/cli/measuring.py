@@ -355,7 +355,7 @@ def plan(
     columns = ["task", "what", "million passes", "million translations", "state", "hours left"]
     typer.echo(pandas.DataFrame(rows, columns=columns).to_string(index=False))
     typer.echo(f"{sum(hours):.1f} hours left on {settings.device}")
-    for speed, tasks in planning.probing.told(found).items():
+    for speed, tasks in planning.told(found).items():
         typer.echo(f"{', '.join(tasks)}: {speed}")
     missing = {"encoder", "translation"} - {*settings.halves}
     if missing:
