@@ -159,12 +159,8 @@ def run(
         yield {"step": str(step), "state": state, "told": told, "seconds": seconds}
 
 
-def _reached(
-    step: Step,
-    device: str,
-    until: float,
-    out: Path | None,
-) -> tuple[str, str]:
+def _reached(step: Step, device: str, until: float, out: Path | None) -> tuple[str, str]:
+    """Measure one step, or find its result; return how, and where the result is."""
     from headprune_lib.replication.store.files import replace_files
     from headprune_lib.replication.store.results import part_path
 

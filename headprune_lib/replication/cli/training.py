@@ -138,9 +138,8 @@ def _translator(task: str) -> nn.Module:
     profile = profiles.load_profile()
     if task not in profile.translation:
         raise ValueError(unknown("translation task", task, profile.translation))
-    model = profile.translation_model
-    name = translators.file_name(task, model, profile.trainings(task)[0])
-    if not (models_root() / f"{name}.safetensors").is_file():
+    model, seed = profile.translation_model, profile.trainings(task)[0]
+    if not translators.committed_path(task, model, seed).is_file():
         raise FileNotFoundError(
             f"no weights of {task} are stored in {models_root()}. Run `headprune train {task} "
             "--publish` to make them"

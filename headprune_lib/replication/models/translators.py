@@ -218,18 +218,14 @@ def token_batches(
     order = list(range(len(sources)))
     random.Random(seed).shuffle(order)  # equal lengths must not follow the order of the text
     order.sort(key=lambda i: (len(targets[i]), len(sources[i])))
-    batches, members = [], []
+    groups: list[list[int]] = [[]]
     for i in order:
-        if members and len(targets[i]) * (len(members) + 1) > max_tokens:
-            batches.append(members)
-            members = []
-        members.append(i)
-    batches.append(members)
+        if groups[-1] and len(targets[i]) * (len(groups[-1]) + 1) > max_tokens:
+            groups.append([])
+        groups[-1].append(i)
     return [
-        utils.teacher_forced(
-            [sources[i] for i in members], [targets[i] for i in members], PAD, start
-        )
-        for members in batches
+        utils.teacher_forced([sources[i] for i in group], [targets[i] for i in group], PAD, start)
+        for group in groups
     ]
 
 
@@ -262,6 +258,11 @@ def file_name(task: str, model: str, seed: int) -> str:
     ('deen-seed1', 'deen.pre-norm-seed2')
     """
     return f"{task}-seed{seed}" if model == POST_NORM else f"{task}.{model}-seed{seed}"
+
+
+def committed_path(task: str, model: str, seed: int) -> Path:
+    """The committed file of a training's final weights, there or not."""
+    return models_root() / f"{file_name(task, model, seed)}.safetensors"
 
 
 def training_folder(task: str, seed: int, model: str = POST_NORM) -> Path:
@@ -573,7 +574,7 @@ def _weights(
         return update_path(folder, update)
     if epoch is not None:
         return epoch_path(folder, epoch)
-    committed = _committed(task, model, seed)
+    committed = committed_path(task, model, seed)
     return committed if committed.is_file() else folder / FINAL
 
 
@@ -616,7 +617,7 @@ def publish(profile: Profile, task: str, seed: int, model: str = POST_NORM) -> l
     if not isinstance(recipe, Recipe):
         raise ValueError(f"{model} of {task} can only be stored in the cache. Leave out --publish")
     folder = train(profile, task, seed, model=model)
-    target, weights = _committed(task, model, seed), final_weights(folder, task, recipe, seed)
+    target, weights = committed_path(task, model, seed), final_weights(folder, task, recipe, seed)
     files = dict(zip((target, *_beside(target)), (weights, *_beside(weights)), strict=True))
     replace_files({path: source.read_bytes() for path, source in files.items()})
     return list(files)
@@ -630,26 +631,19 @@ def final_weights(folder: Path, task: str, recipe: Recipe, seed: int) -> Path:
     (Vaswani et al. 2017, section 6.1, average the last five checkpoints of their base models).
     """
     path = folder / FINAL
-    if not path.is_file():
-        last = [record["epoch"] for record in read_curve(folder)][-recipe.averaged_epochs :]
-        described = full_recipe(task, recipe, seed)
-        kept = [read_weights(epoch_path(folder, epoch), described) for epoch in last]
-        weights = [tensors for tensors in kept if tensors is not None]
-        if len(weights) < len(last):
-            raise ValueError(
-                f"weights of the last epochs in {folder} are damaged. Train again with "
-                f"`headprune train {task} --retrain` and the same --model and --seed"
-            )
-        mean = {
-            name: torch.stack([tensors[name] for tensors in weights]).mean(0) for name in weights[0]
-        }
-        write_weights(mean, path, full_recipe(task, recipe, seed, final=True))
+    if path.is_file():
+        return path
+    last = [record["epoch"] for record in read_curve(folder)][-recipe.averaged_epochs :]
+    described = full_recipe(task, recipe, seed)
+    weights = [read_weights(epoch_path(folder, epoch), described) for epoch in last]
+    if None in weights:
+        raise ValueError(
+            f"weights of the last epochs in {folder} are damaged. Train again with "
+            f"`headprune train {task} --retrain` and the same --model and --seed"
+        )
+    mean = {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
+    write_weights(mean, path, full_recipe(task, recipe, seed, final=True))
     return path
-
-
-def _committed(task: str, model: str, seed: int) -> Path:
-    """Path of the committed file of a training's final weights, whether there is one or not."""
-    return models_root() / f"{file_name(task, model, seed)}.safetensors"
 
 
 # --- retraining of a translator whose heads were removed ------------------------------------------
