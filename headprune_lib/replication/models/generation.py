@@ -192,7 +192,13 @@ def searched_under(
             "attention_mask": (repeated != marks.pad).long(),
             "mask": torch.arange(len(part)).repeat_interleave(n),
         }
-        search = partial(_searched_masked, model, stacked_masks(model, part), max(limits), beams)
+        stacked = stacked_masks(model, part)
+
+        def search(batch: Batch, stacked: HeadTensors = stacked) -> list[Ids]:
+            numbers = batch["mask"].tolist()  # of each row's mask
+            with gated(model, {kind: values[:, numbers] for kind, values in stacked.items()}):
+                return _searched(model, max(limits), beams, True, batch)
+
         texts = split_on_oom(search, to_device(batch, device), _joined, oom_limit)
         for number, mask in enumerate(part):
             under_mask = texts[number * n : (number + 1) * n]
@@ -201,19 +207,6 @@ def searched_under(
             cut = [text[:limit] for text, limit in zip(under_mask, limits, strict=True)]
             translations.append(Translations(cut, losses.double().cpu().numpy()))
     return translations
-
-
-def _searched_masked(
-    model: PreTrainedModel,
-    stacked: dict[str, Float[Tensor, "layer mask head"]],
-    limit: int,
-    beams: int,
-    batch: Batch,
-) -> list[Ids]:
-    """Translations of a batch's rows, each under the mask whose number is in ``batch["mask"]``."""
-    rows = batch["mask"].tolist()
-    with gated(model, {kind: values[:, rows] for kind, values in stacked.items()}):
-        return _searched(model, limit, beams, True, batch)
 
 
 # --- under many masks, from the translations of the unmasked model --------------------------------
