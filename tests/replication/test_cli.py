@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headprune_lib.replication import measurements, store
-from headprune_lib.replication.cli import app, named_models, results
+from headprune_lib.replication.cli import app, results, training
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.models import encoders as weights
 from headprune_lib.replication.profiles import load_profile
@@ -377,7 +377,7 @@ def some_result():
 
 
 def test_a_name_is_a_folder_or_what_is_stored_and_nothing_is_trained(monkeypatch, tmp_path):
-    assert "bert-base-uncased" not in named_models.named_models()
+    assert "bert-base-uncased" not in training.named_models()
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
     monkeypatch.setattr(weights, "models_root", lambda: tmp_path)
     monkeypatch.setattr(weights, "finetune", lambda *_: pytest.fail("trained"))

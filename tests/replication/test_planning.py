@@ -4,7 +4,7 @@ import pytest
 
 from headprune_lib.replication import measurements, planning
 from headprune_lib.replication.measurements import Request, Upcoming
-from headprune_lib.replication.planning.probing import Probe
+from headprune_lib.replication.planning import Probe
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import TranslationSubject
 

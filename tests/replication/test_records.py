@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from headprune_lib.replication import gpu, measurements, store
+from headprune_lib.replication import measurements, store
+from headprune_lib.replication.cli import gpu
 from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.obtaining import Request

@@ -1,4 +1,4 @@
-"""Commands that measure: a table or figure, and ratios of speed."""
+"""Commands that compute: measuring, verifying, timing and planning."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headprune_lib.cli.app import app, refuse, short, user_errors
+from headprune_lib.cli.app import refuse, short
 from headprune_lib.messages import one_line, unknown
 from headprune_lib.replication.cli.options import (
-    IN_CHECKOUT,
-    PANEL,
-    WITH_FOLDERS,
+    FOLDERS,
     Data,
     DeviceName,
     ProfileName,
     Scheduler,
     Values,
     Workers,
+    command,
     read_values,
     resumable,
     spread,
@@ -56,10 +55,10 @@ ModelName = Annotated[
         "(fine-tuned or not), or a name on the Hugging Face Hub."
     ),
 ]
-HOW_MUCH = "How much is measured"
+_how_much = partial(typer.Option, rich_help_panel="How much is measured")
 
 
-@app.command(cls=IN_CHECKOUT, rich_help_panel=PANEL)
+@command()
 def reproduce(
     artifact: Artifact,
     profile: ProfileName = "default",
@@ -67,33 +66,23 @@ def reproduce(
     model: ModelName = None,
     by: Annotated[
         list[str] | None,
-        typer.Option(
+        _how_much(
             help="Measure only this part: for a pruning curve an order of removal or a criterion "
             "(`headprune criteria`), else a training such as 'training 2'; may be repeated.",
-            rich_help_panel=HOW_MUCH,
         ),
     ] = None,
-    n_examples: Annotated[
-        int | None, typer.Option(help="Only this many test sentences.", rich_help_panel=HOW_MUCH)
-    ] = None,
-    n_verses: Annotated[
-        int | None, typer.Option(help="Only this many test verses.", rich_help_panel=HOW_MUCH)
-    ] = None,
+    n_examples: Annotated[int | None, _how_much(help="Only this many test sentences.")] = None,
+    n_verses: Annotated[int | None, _how_much(help="Only this many test verses.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning or training.")] = None,
     data: Data = None,
     device: DeviceName = None,
     values: Values = None,
+    # a flag names itself, since typer would otherwise add its opposite
     stored: Annotated[
-        bool,
-        typer.Option(
-            "--stored", help="Use a stored result that fits the options.", rich_help_panel=HOW_MUCH
-        ),
+        bool, _how_much("--stored", help="Use a stored result that fits the options.")
     ] = False,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Say what would be measured, and where.", rich_help_panel=HOW_MUCH
-        ),
+        bool, _how_much("--dry-run", help="Say what would be measured, and where.")
     ] = False,
     workers: Workers = None,
     scheduler: Scheduler = None,
@@ -106,29 +95,28 @@ def reproduce(
     """
     from headprune_lib.replication.engine import in_turn
 
-    with user_errors():
-        settings, pair = measurements.asked(
-            artifact,
-            profile,
-            task=task,
-            model=model,
-            parts=by,
-            n_examples=n_examples,
-            n_verses=n_verses,
-            seed=seed,
-            values=read_values(values, data=data, device=device),
-        )
-        if scheduler is None:  # workers of a scheduler compute on what they have
-            profiles.check_here(settings)
+    settings, pair = measurements.asked(
+        artifact,
+        profile,
+        task=task,
+        model=model,
+        parts=by,
+        n_examples=n_examples,
+        n_verses=n_verses,
+        seed=seed,
+        values=read_values(values, data=data, device=device),
+    )
+    if scheduler is None:  # workers of a scheduler compute on what they have
+        profiles.check_here(settings)
+    names = measurements.artifacts(settings) if artifact == "all" else [artifact]
+    fresh = not stored and artifact != "all"
     if dry_run:
-        with user_errors():
-            for name in measurements.artifacts(settings) if artifact == "all" else [artifact]:
-                _dry(name, settings, pair, by, fresh=not stored and artifact != "all")
+        for name in names:
+            _would_measure(name, settings, pair, by, fresh=fresh)
         return
     missed = []
-    with user_errors(), resumable(), spread(workers, scheduler):
+    with resumable(), spread(workers, scheduler):
         if artifact == "all":
-            names = measurements.artifacts(settings)
             reached = in_turn([partial(_reached, name, settings) for name in names], "all")
             missed = [name for name, there in zip(names, reached, strict=True) if not there]
         else:
@@ -139,7 +127,7 @@ def reproduce(
                 settings,
                 task=pair,
                 parts=by,
-                fresh=not stored,
+                fresh=fresh,
                 checked=True,
                 announce=planning.announce,
             )
@@ -164,9 +152,10 @@ class _Told(Exception):
     pass
 
 
-def _dry(
+def _would_measure(
     artifact: str, settings: Profile, pair: str | None, by: list[str] | None, *, fresh: bool
 ) -> None:
+    """Say what would be measured, and where it is or would be stored."""
 
     def begin(upcoming: measurements.Upcoming) -> None:
         planning.announce(upcoming)
@@ -197,7 +186,7 @@ def _tell(artifact: str, result: Result, path: Path, before: Sequence[str] = ())
     tqdm.write("\n".join([told, *compared(result, path, before)]))  # above the progress bar
 
 
-@app.command(cls=IN_CHECKOUT, rich_help_panel=PANEL)
+@command()
 def verify(
     artifact: Annotated[
         str,
@@ -225,13 +214,12 @@ def verify(
     if artifact == "all" or "/" in artifact:
         _check_committed(artifact, drawn_seed)
         return
-    with user_errors():
-        settings, pair = measurements.asked(
-            artifact, profile, task=task, model=model, values={"data": data, "device": device}
-        )
-        profiles.check_here(settings)
-        with resumable():
-            done = verify(artifact, settings, task=pair, drawn_seed=drawn_seed)
+    settings, pair = measurements.asked(
+        artifact, profile, task=task, model=model, values={"data": data, "device": device}
+    )
+    profiles.check_here(settings)
+    with resumable():
+        done = verify(artifact, settings, task=pair, drawn_seed=drawn_seed)
     same = done.measured == done.trained
     typer.echo(f"{' '.join(done.key)}: measured on weights {done.measured}")
     typer.echo(f"trained again: {'the same weights' if same else done.trained}")
@@ -249,9 +237,8 @@ def _check_committed(name: str, drawn_seed: int) -> None:
         refuse(unknown("committed result", name, keys))
     disagreeing = []
     for each in keys if name == "all" else [name]:
-        with user_errors():
-            record, quantities = records.check(keys[each], drawn_seed=drawn_seed)
-            records.write_records({each: record})
+        record, quantities = records.check(keys[each], drawn_seed=drawn_seed)
+        records.write_records({each: record})
         missing = f"; not found again: {record['not at hand']}" if record["not at hand"] else ""
         typer.echo(
             f"{each}: {len(quantities)} quantities, {len(record['disagree'])} differ{missing}"
@@ -265,14 +252,14 @@ def _check_committed(name: str, drawn_seed: int) -> None:
 
 def _show(quantities: Sequence[Quantity]) -> None:
     rows = [
-        (one.name, one.stored, one.found, one.bound, "yes" if one.agrees else "NO")
-        for one in quantities
+        (each.name, each.stored, each.found, each.bound, "yes" if each.agrees else "NO")
+        for each in quantities
     ]
     columns = ["quantity", "stored", "found again", "bound", "agrees"]
     typer.echo(pandas.DataFrame(rows, columns=columns).to_string(index=False))
 
 
-@app.command("bench", cls=IN_CHECKOUT, hidden=True)
+@command("bench", hidden=True)
 def run_bench(
     half: Annotated[str, typer.Argument(help="encoder, criteria, sweeps or onnx.")] = "encoder",
     profile: ProfileName = "default",
@@ -294,23 +281,22 @@ def run_bench(
     from headprune_lib.replication.store.files import check_writable
 
     started = time.monotonic()
-    with user_errors():
-        settings = profiles.load_profile(profile)
-        target = output or bench_path(half, settings.folder)
-        check_writable(target.parent)
-        rows = bench(half, settings, n_sentences=n_sentences, rounds=rounds)
-    command = (
+    settings = profiles.load_profile(profile)
+    target = output or bench_path(half, settings.folder)
+    check_writable(target.parent)
+    rows = bench(half, settings, n_sentences=n_sentences, rounds=rounds)
+    words = (
         f"headprune bench {half} --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
     )
     devices = [store.computing_on(settings.device_here)]
     from headprune_lib.replication.pages.tables import bench_table
 
-    store_run(target, rows, store.provenance(command, time.monotonic() - started, devices))
+    store_run(target, rows, store.provenance(words, time.monotonic() - started, devices))
     typer.echo(bench_table(target).to_string(index=False))
     typer.echo(f"written to {short(target)}")
 
 
-@app.command(cls=WITH_FOLDERS, rich_help_panel=PANEL)
+@command(needs=FOLDERS)
 def plan(
     artifact: Artifact = "all",
     profile: ProfileName = "paper",
@@ -324,38 +310,36 @@ def plan(
 
     Nothing is fetched. Hours come from passes timed now, on a model of the same shape.
     """
-    with user_errors():
-        given = read_values(values, task=task, model=model, data=data, device=device)
-        settings = profiles.load_profile(profile, **given)
-        only = None if artifact == "all" else artifact
-        if only is not None:
-            measurements.halves_of(only)  # before torch looks for a GPU
-        if settings.lacks_gpu:
-            typer.echo("There is no GPU here, so times are for the CPU.", err=True)
-            settings = profiles.load_profile(profile, **given | {"device": "cpu"})
-        profiles.check_here(settings)
-        steps, fetched = planning.steps(settings, only), planning.downloads(settings, only)
-        found = planning.probes(settings, steps)
+    given = read_values(values, task=task, model=model, data=data, device=device)
+    settings = profiles.load_profile(profile, **given)
+    only = None if artifact == "all" else artifact
+    if only is not None:
+        measurements.halves_of(only)  # before torch looks for a GPU
+    if settings.lacks_gpu:
+        typer.echo("There is no GPU here, so times are for the CPU.", err=True)
+        settings = profiles.load_profile(profile, **given | {"device": "cpu"})
+    profiles.check_here(settings)
+    steps, fetched = planning.steps(settings, only), planning.downloads(settings, only)
+    probes = planning.probes(settings, steps)
     for name, (size, there) in fetched.items():
         typer.echo(f"fetch  {name}: {size / 1e6:.1f} MB{', already here' if there else ''}")
     left = sum(size for size, there in fetched.values() if not there)
     typer.echo(f"left to fetch: {left / 1e9:.2f} GB")
-    hours = [step.hours(found[step.task]) for step in steps]
+    hours = [step.hours(probes[step.task]) for step in steps]
     rows = [
-        (
-            step.task,
-            step.what,
-            f"{step.passes / 1e6:.2f}",
-            f"{step.translations / 1e6:.3f}" if step.translations else "",
-            step.state,
-            f"{each:.2f}",
-        )
-        for step, each in zip(steps, hours, strict=True)
+        {
+            "task": step.task,
+            "what": step.what,
+            "million passes": f"{step.passes / 1e6:.2f}",
+            "million translations": f"{step.translations / 1e6:.3f}" if step.translations else "",
+            "state": step.state,
+            "hours left": f"{left:.2f}",
+        }
+        for step, left in zip(steps, hours, strict=True)
     ]
-    columns = ["task", "what", "million passes", "million translations", "state", "hours left"]
-    typer.echo(pandas.DataFrame(rows, columns=columns).to_string(index=False))
+    typer.echo(pandas.DataFrame(rows).to_string(index=False))
     typer.echo(f"{sum(hours):.1f} hours left on {settings.device}")
-    for speed, tasks in planning.probing.told(found).items():
+    for speed, tasks in planning.told(probes).items():
         typer.echo(f"{', '.join(tasks)}: {speed}")
     missing = {"encoder", "translation"} - {*settings.halves}
     if missing:

@@ -1,30 +1,30 @@
-"""Options that several commands of the replication take."""
+"""What the commands of the replication share: options, and how a command ends."""
 
 from __future__ import annotations
 
+import functools
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from headprune_lib.cli.app import refuse, user_errors
+from headprune_lib.cli.app import app, refuse, user_errors
 from headprune_lib.messages import one_line
 from headprune_lib.replication.lazy import profiles, store
 from headprune_lib.replication.paths import cache_root, models_root, project_root, results_root
 
-PANEL = "The replication"
+FOLDERS = (results_root, models_root)
+"""What a command needs that reads and writes only results and weights."""
+_where = partial(typer.Option, rich_help_panel="Where it runs")
+
 ProfileName = Annotated[str, typer.Option(help="Set of parameters: smoke, default, base or paper.")]
-DeviceName = Annotated[
-    str | None,
-    typer.Option(
-        help="cpu, cuda, …; the profile's own if left out.", rich_help_panel="Where it runs"
-    ),
-]
+DeviceName = Annotated[str | None, _where(help="cpu, cuda, …; the profile's own if left out.")]
 Data = Annotated[
     str | None,
     typer.Option(
@@ -32,17 +32,10 @@ Data = Annotated[
         "from the Hugging Face Hub; $HEADPRUNE_DATA if left out."
     ),
 ]
-WHERE = "Where it runs"
-Workers = Annotated[
-    int | None,
-    typer.Option(min=1, help="Measure in this many one-thread processes.", rich_help_panel=WHERE),
-]
+Workers = Annotated[int | None, _where(min=1, help="Measure in this many one-thread processes.")]
 Scheduler = Annotated[
     str | None,
-    typer.Option(
-        help="Dask scheduler whose workers measure: tcp://HOST:PORT, or its .json file.",
-        rich_help_panel=WHERE,
-    ),
+    _where(help="Dask scheduler whose workers measure: tcp://HOST:PORT, or its .json file."),
 ]
 Values = Annotated[
     list[str] | None,
@@ -54,26 +47,33 @@ Values = Annotated[
 ]
 
 
-def needing(*folders: Callable[[], Path]) -> type[TyperCommand]:
-    """Return a class of commands that fail at once if a folder cannot be found.
+def command(
+    name: str | None = None,
+    *,
+    needs: Sequence[Callable[[], Path]] = (project_root,),
+    hidden: bool = False,
+    cls: type[TyperCommand] | None = None,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator that registers a command, which reports input errors in one line.
 
-    That is before any slow import.
+    Args:
+        name: the function's own if not given.
+        needs: folders without which the command fails at once, before any slow import.
+        hidden: whether ``headprune --help`` leaves the command out.
     """
 
-    class Needing(TyperCommand):
-        def invoke(self, ctx: typer.Context) -> Any:
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def run(*given: Any, **named: Any) -> None:
             with user_errors():
-                for folder in folders:
+                for folder in needs:
                     folder()
-            return super().invoke(ctx)
+                function(*given, **named)
 
-    return Needing
+        panel = None if hidden else "The replication"
+        return app.command(name, cls=cls, hidden=hidden, rich_help_panel=panel)(run)
 
-
-IN_CHECKOUT = needing(project_root)
-"""Class of commands that read notebooks, committed results or published values."""
-WITH_FOLDERS = needing(results_root, models_root)
-"""Class of commands that read and write only results and weights."""
+    return register
 
 
 def read_values(given: list[str] | None, **options: Any) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand
 
-from headprune_lib.cli.app import app, refuse, short, user_errors
-from headprune_lib.replication.cli.options import IN_CHECKOUT, PANEL, resumable
+from headprune_lib.cli.app import refuse, short
+from headprune_lib.replication.cli.options import command, resumable
 
 
-class _NameValuePairs(IN_CHECKOUT):
+class _NameValuePairs(TyperCommand):
     """Reads ``-p NAME VALUE`` as papermill does; typer knows no repeatable option of two words."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
@@ -29,7 +30,7 @@ class _NameValuePairs(IN_CHECKOUT):
         return super().parse_args(ctx, joined)
 
 
-@app.command(cls=_NameValuePairs, rich_help_panel=PANEL)
+@command(cls=_NameValuePairs)
 def run(
     notebooks: Annotated[
         list[str], typer.Argument(help="Notebooks by number, by name (01_one_head) or by path.")
@@ -66,15 +67,14 @@ def run(
     if output is not None and len(notebooks) > 1:
         refuse("--output takes one notebook at a time")
     pairs = (pair.partition("=") for pair in parameter or [])
-    with user_errors():
-        parameters = {name: parse_value(value) for name, _, value in pairs}
-        sources = [find_notebook(name) for name in notebooks]
-        for source in sources:
-            check_values(source, parameters)
+    parameters = {name: parse_value(value) for name, _, value in pairs}
+    sources = [find_notebook(name) for name in notebooks]
+    for source in sources:
+        check_values(source, parameters)
     for source in sources:
         started = time.monotonic()
         try:
-            with user_errors(), resumable():
+            with resumable():
                 target = output
                 if output is not None and output.is_dir():
                     target = output / source.name
@@ -89,7 +89,7 @@ def run(
         typer.echo(f"{short(written)}  {time.monotonic() - started:.0f} s")
 
 
-@app.command("open", cls=IN_CHECKOUT, rich_help_panel=PANEL)
+@command("open")
 def open_notebook(
     notebook: Annotated[str, typer.Argument(help="A number or name, such as 01, or a path.")],
 ) -> None:
@@ -99,17 +99,15 @@ def open_notebook(
     from headprune_lib.replication.pages.notebooks import find_notebook
     from headprune_lib.replication.pages.reruns import open_copy
 
-    with user_errors():
-        copy, command = open_copy(find_notebook(notebook), Path.cwd())
+    copy, words = open_copy(find_notebook(notebook), Path.cwd())
     typer.echo(f"{short(copy)} is your own copy: change it as you like")
-    raise typer.Exit(subprocess.run(command, check=False).returncode)
+    raise typer.Exit(subprocess.run(words, check=False).returncode)
 
 
-@app.command("findings", cls=IN_CHECKOUT, hidden=True)
+@command("findings", hidden=True)
 def update_findings() -> None:
     """Write the README's verdict table and figure from the stored results."""
     from headprune_lib.replication.pages.findings import write_findings
 
-    with user_errors():
-        for path in write_findings():
-            typer.echo(short(path))
+    for path in write_findings():
+        typer.echo(short(path))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headprune_lib.cli.app import app, refuse, short, user_errors
+from headprune_lib.cli.app import refuse, short
 from headprune_lib.messages import one_line, unknown
-from headprune_lib.replication.cli.options import IN_CHECKOUT, PANEL
+from headprune_lib.replication.cli.options import command
 from headprune_lib.replication.lazy import measurements, profiles, store
 from headprune_lib.replication.paths import cache_root, project_root, results_root
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headprune_lib.replication.store import Result
 
 
-@app.command(cls=IN_CHECKOUT, rich_help_panel=PANEL)
+@command()
 def results(
     artifact: Annotated[
         str | None, typer.Argument(help="List only this table, figure or measurement.")
@@ -36,8 +36,7 @@ def results(
     wanted = ARTIFACTS[artifact].measurement if artifact in ARTIFACTS else artifact
     if wanted is not None and wanted not in measurements.MEASUREMENTS:
         refuse(unknown("artifact", wanted, {*ARTIFACTS, *measurements.MEASUREMENTS}))
-    with user_errors():
-        paths = sorted(_measured_here(wanted or "*"), key=lambda path: path.stat().st_mtime)
+    paths = sorted(_measured_here(wanted or "*"), key=lambda path: path.stat().st_mtime)
     for path in paths:
         try:
             result = store.load(store.Key.at(path), path.parents[1])

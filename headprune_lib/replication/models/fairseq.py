@@ -6,20 +6,24 @@ See section 6 and appendix B of the paper; the published model is by Ott et al. 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from numpy.typing import NDArray
+
 from headprune_lib.messages import unknown
 from headprune_lib.replication.data import Archive, Moses, file_sha256, iwslt
-from headprune_lib.replication.lazy import fairseq_import, saving
+from headprune_lib.replication.lazy import fairseq_import, saving, utils
+from headprune_lib.replication.metrics import sentence_counts
 from headprune_lib.replication.profiles import FairseqRecipe, Published
 from headprune_lib.replication.store.files import locked, replace_files
+from headprune_lib.replication.store.packing import BESIDE
 
 RECIPE = (
     *("--arch", "transformer_iwslt_de_en"),
@@ -33,12 +37,59 @@ RECIPE = (
 )
 """The paper's recipe: fairseq's for IWSLT German-English, with 8 heads and pre-norm blocks."""
 _CHECKPOINTS, _CODES, _RECIPE, _CURVE = "checkpoints", "codes", "recipe.json", "curve.json"
-# fairseq reads its own checkpoint back to resume; torch refuses argparse's namespace otherwise.
-_TRAIN = (
-    "import argparse, torch; torch.serialization.add_safe_globals([argparse.Namespace]); "
-    "from fairseq_cli.train import cli_main; cli_main()"
-)
-_PREPROCESS = "from fairseq_cli.preprocess import cli_main; cli_main()"
+_PROGRAMS = {
+    "preprocess": "from fairseq_cli.preprocess import cli_main; cli_main()",
+    # fairseq reads its own checkpoint back to resume; torch refuses argparse's namespace otherwise
+    "train": "import argparse, torch; "
+    "torch.serialization.add_safe_globals([argparse.Namespace]); "
+    "from fairseq_cli.train import cli_main; cli_main()",
+}
+
+
+@dataclass(frozen=True)
+class MosesPieces:
+    """Moses tokens, split by fairseq's BPE codes; BLEU is over the Moses tokens, as in the paper.
+
+    Its methods are those of :class:`~headprune_lib.replication.models.translators.Pieces`.
+
+    Attributes:
+        fairseq: the model, its dictionaries and codes.
+        source: tokenisation of source text.
+        target: tokenisation of target text.
+    """
+
+    fairseq: fairseq_import.FairseqTranslator
+    source: Moses
+    target: Moses
+
+    def sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of source texts, each with the end mark."""
+        return self.fairseq.encode([self.source.tokens(text) for text in texts])
+
+    def targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of target texts, each with the end mark."""
+        words, splitter = self.fairseq.target, self.fairseq.splitter
+        return [words.encode(splitter.split(self.target.tokens(text))) for text in texts]
+
+    def tokens(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """The Moses tokens of each translation, separated by spaces."""
+        words, splitter = self.fairseq.target, self.fairseq.splitter
+        return [splitter.join(words.decode(row)) for row in rows]
+
+    def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each translation, given without end mark."""
+        return [self.target.text(tokens) for tokens in self.tokens(rows)]
+
+    def counts(
+        self, rows: Sequence[Sequence[int]], references: Sequence[str]
+    ) -> dict[str, NDArray]:
+        """Counts for BLEU over Moses tokens and, under ``BESIDE``, for sacrebleu's own."""
+        wanted = [self.target.tokens(text) for text in references]
+        plain = [self.target.plain(text) for text in references]
+        return {
+            "": sentence_counts(self.tokens(rows), wanted, "none"),
+            BESIDE: sentence_counts(self.texts(rows), plain),
+        }
 
 
 # --- text as fairseq-train reads it ---------------------------------------------------------------
@@ -53,71 +104,57 @@ def _check_fairseq() -> None:
         )
 
 
+def _run(program: str, *options: str | Path, capture: bool = False) -> None:
+    """Run a program of fairseq. Raises ChildProcessError if it fails."""
+    command = [sys.executable, "-c", _PROGRAMS[program], *map(str, options)]
+    done = subprocess.run(command, check=False, capture_output=capture, text=True)
+    if done.returncode:
+        said = f":\n{done.stderr[-2000:]}" if capture else ": see its messages above"
+        raise ChildProcessError(
+            f"fairseq-{program} failed with exit status {done.returncode}{said}"
+        )
+
+
 def _binary_data(pieces: int) -> Path:
     """The folder of IWSLT14 German-English from ``fairseq-preprocess``, with ``codes``; made once.
 
     Args:
         pieces: merges of the joint byte pair encoding, which is learned on the training text.
-
-    Raises:
-        FileNotFoundError: fairseq is not installed.
-        ChildProcessError: fairseq-preprocess failed.
     """
     text = iwslt.prepared()
     target = text / f"pieces-{pieces}"
     with locked(target):  # other trainings may need it, too
         if not target.is_dir():
             _check_fairseq()
-            with tempfile.TemporaryDirectory(dir=text) as work:
-                folder = Path(work) / "made"
+            with utils.staged_path(target) as folder:
                 folder.mkdir()
-                _learn(text, folder / _CODES, pieces)
-                _apply(text, folder / _CODES, Path(work))
-                _preprocess(Path(work), folder)
-                os.replace(folder, target)
+                _split(text, folder, pieces)
+                source, other = iwslt.LANGUAGES
+                options = ["--source-lang", source, "--target-lang", other, "--destdir", folder]
+                for name in ("train", "valid", "test"):
+                    options += [f"--{name}pref", folder.parent / name]
+                _run("preprocess", *options, capture=True)
     return target
 
 
-def _learn(text: Path, codes: Path, pieces: int) -> None:
+def _split(text: Path, folder: Path, pieces: int) -> None:
+    """Learn ``folder/codes``, and write the text in pieces next to the folder."""
+    from subword_nmt.apply_bpe import BPE
     from subword_nmt.learn_bpe import learn_bpe
 
-    lines = [
-        line
+    lines = {
+        (name, side): (text / f"{name}.tokens.{side}").read_text("utf-8").splitlines()
+        for name in ("train", "valid", "test")
         for side in iwslt.LANGUAGES
-        for line in (text / f"train.tokens.{side}").read_text("utf-8").splitlines()
-    ]
-    with codes.open("w", encoding="utf-8") as file:
-        learn_bpe(lines, file, pieces)
-
-
-def _apply(text: Path, codes: Path, target: Path) -> None:
-    from subword_nmt.apply_bpe import BPE
-
-    with codes.open(encoding="utf-8") as file:
-        split = BPE(file)
-    for name in ("train", "valid", "test"):
-        for side in iwslt.LANGUAGES:
-            lines = (text / f"{name}.tokens.{side}").read_text("utf-8").splitlines()
-            split_lines = "".join(f"{split.process_line(line)}\n" for line in lines)
-            (target / f"{name}.{side}").write_text(split_lines, "utf-8")
-
-
-def _preprocess(text: Path, target: Path) -> None:
-    source, other = iwslt.LANGUAGES
-    options = [
-        word for name in ("train", "valid", "test") for word in (f"--{name}pref", text / name)
-    ]
-    command = [sys.executable, "-c", _PREPROCESS, "--source-lang", source, "--target-lang", other]
-    done = subprocess.run(
-        [*command, *map(str, options), "--destdir", str(target)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise ChildProcessError(
-            f"fairseq-preprocess failed with exit status {done.returncode}:\n{done.stderr[-2000:]}"
-        )
+    }
+    train = [line for side in iwslt.LANGUAGES for line in lines["train", side]]
+    with (folder / _CODES).open("w", encoding="utf-8") as file:
+        learn_bpe(train, file, pieces)
+    with (folder / _CODES).open(encoding="utf-8") as file:
+        codes = BPE(file)
+    for (name, side), tokens in lines.items():
+        split = "".join(f"{codes.process_line(line)}\n" for line in tokens)
+        (folder.parent / f"{name}.{side}").write_text(split, "utf-8")
 
 
 # --- training -------------------------------------------------------------------------------------
@@ -140,22 +177,16 @@ def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
         FileNotFoundError: no prepared data, or fairseq is not installed.
         ChildProcessError: fairseq-train failed.
     """
-    dictionaries = sorted(data.glob("dict.*.txt"))
     train = sorted(data.glob("train.*-*.*.bin"))
-    if len(dictionaries) != 2 or not train:
+    if len([*data.glob("dict.*.txt")]) != 2 or not train:
         raise FileNotFoundError(
             f"{data} has no data from fairseq-preprocess: expected two dict.*.txt and train.*.bin"
         )
     _check_fairseq()
     checkpoints = out / _CHECKPOINTS
-    command = [sys.executable, "-c", _TRAIN, str(data), *RECIPE, "--save-dir", str(checkpoints)]
-    done = subprocess.run([*command, *extra], check=False)
-    if done.returncode:
-        raise ChildProcessError(
-            f"fairseq-train failed with exit status {done.returncode}: see its messages above"
-        )
-    source, target = train[0].name.split(".")[1].split("-")
-    pair = [data / f"dict.{language}.txt" for language in (source, target)]
+    _run("train", data, *RECIPE, "--save-dir", checkpoints, *extra)
+    languages = train[0].name.split(".")[1].split("-")
+    dictionaries = [data / f"dict.{language}.txt" for language in languages]
     numbered = {
         int(match[1]): path
         for path in checkpoints.glob("checkpoint*.pt")
@@ -163,10 +194,11 @@ def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
     }
     folders = []
     for epoch, checkpoint in sorted(numbered.items()):
-        folder = out / f"epoch-{epoch}"
-        if not (folder / "model.safetensors").is_file():
-            saving.save_pruned(fairseq_import.import_fairseq(checkpoint, pair).model, folder)
-        folders.append(folder)
+        weights = converted(out, epoch)
+        if not weights.is_file():
+            model = fairseq_import.import_fairseq(checkpoint, dictionaries).model
+            saving.save_pruned(model, weights.parent)
+        folders.append(weights.parent)
     return folders
 
 
@@ -188,8 +220,7 @@ def train_by_fairseq(
         ChildProcessError: fairseq failed.
         ValueError: the folder holds a training by another recipe.
     """
-    stored = stored_by_fairseq(folder)
-    if stored not in (None, described):
+    if stored_by_fairseq(folder) not in (None, described):
         raise ValueError(
             f"{folder} has a training by another recipe. Move it away, or train again with "
             "--retrain"
@@ -230,19 +261,16 @@ def stored_by_fairseq(folder: Path) -> dict | None:
     return json.loads(path.read_text()) if path.is_file() else None
 
 
-def load_by_fairseq(
-    device: str, recipe: FairseqRecipe, weights: Path, kernel: str
-) -> tuple[fairseq_import.FairseqTranslator, Moses, Moses, list[dict]]:
-    """A converted checkpoint, the tokenisation of both its languages, and its learning curve."""
-    model = saving.load_pruned(weights.parent).to(device).eval()
-    model.set_attn_implementation(kernel)
-    data, (source, target) = _binary_data(recipe.pieces), iwslt.LANGUAGES
-    words = [fairseq_import.load.Dictionary(data / f"dict.{side}.txt") for side in (source, target)]
+def load_by_fairseq(recipe: FairseqRecipe, weights: Path) -> tuple[MosesPieces, list[dict]]:
+    """A converted checkpoint with its pieces, and its learning curve."""
+    data = _binary_data(recipe.pieces)
     translator = fairseq_import.FairseqTranslator(
-        model, *words, fairseq_import.load.Splitter(data / _CODES)
+        saving.load_pruned(weights.parent),
+        *(fairseq_import.load.Dictionary(data / f"dict.{side}.txt") for side in iwslt.LANGUAGES),
+        fairseq_import.load.Splitter(data / _CODES),
     )
     curve = json.loads((weights.parents[1] / _CURVE).read_text())
-    return translator, iwslt.TOKENS[source], iwslt.TOKENS[target], curve
+    return MosesPieces(translator, *(iwslt.TOKENS[side] for side in iwslt.LANGUAGES)), curve
 
 
 # --- the published model --------------------------------------------------------------------------
@@ -255,24 +283,25 @@ WMT14 = Archive(
 )
 """Ott et al. 2018: architecture ``transformer_vaswani_wmt_en_fr_big``, with a joint dictionary."""
 
-_ARCHIVES = {archive.name: archive for archive in (WMT14,)}
-# as in fairseq's recipe for this text: tokenizer.perl -a, and straight apostrophes
-_TOKENS = {side: Moses(side, aggressive=True, straight=True) for side in ("en", "fr")}
+_ARCHIVES = {WMT14.name: WMT14}
 
 
-def public_translator(archive: Archive = WMT14) -> fairseq_import.FairseqTranslator:
-    """The published model, fetched the first time; its input is text tokenised by Moses.
+def public_translator(archive: Archive = WMT14) -> MosesPieces:
+    """The published model with its pieces, fetched the first time.
 
     Raises:
         MissingData: it cannot be fetched.
         WrongChecksum: the fetched file is not the expected one.
     """
     folder = archive.folder()
-    return fairseq_import.import_fairseq(
+    translator = fairseq_import.import_fairseq(
         folder / _CHECKPOINT,
         [folder / "dict.en.txt", folder / "dict.fr.txt"],
         bpe=folder / "bpecodes",
     )
+    # as in fairseq's recipe for this text: tokenizer.perl -a, and straight apostrophes
+    tokens = (Moses(side, aggressive=True, straight=True) for side in ("en", "fr"))
+    return MosesPieces(translator, *tokens)
 
 
 def archive_of(published: Published) -> Archive:
@@ -291,16 +320,9 @@ def checkpoint_of(published: Published) -> Path:
 
 def described(published: Published) -> dict:
     """Hash and any URL of published weights, in place of a recipe; fetches an archive if needed."""
-    if published.folder:
-        return {"sha256": file_sha256(checkpoint_of(published))}
-    archive = archive_of(published)
-    return {"url": archive.url, "sha256": file_sha256(archive.folder() / _CHECKPOINT)}
-
-
-def load_public(
-    published: Published, kernel: str, device: str
-) -> tuple[fairseq_import.FairseqTranslator, Moses, Moses, list[dict]]:
-    """The published model, the tokenisation of both its languages, and an empty learning curve."""
-    translator = public_translator(archive_of(published))
-    translator.model.to(device).set_attn_implementation(kernel)
-    return translator, _TOKENS["en"], _TOKENS["fr"], []
+    url = {}
+    if not published.folder:
+        archive = archive_of(published)
+        archive.folder()
+        url = {"url": archive.url}
+    return {**url, "sha256": file_sha256(checkpoint_of(published))}

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ from headprune_lib.hooks import ModuleCall, record_outputs, replace_outputs
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import HeadTensors, gated, masked_heads, stacked_masks
 from headprune_lib.utils import (
+    NO_LABEL,
     Batch,
     OomLimit,
     by_length,
@@ -127,14 +129,10 @@ def _searched(
         max_new_tokens=limit,
     )
     marks = marks_of(model)
-    return [_until_end(row, marks) for row in generated[:, 1:].tolist()]
-
-
-def _until_end(row: Ids, marks: Marks) -> Ids:
-    for position, piece in enumerate(row):
-        if piece in (marks.end, marks.pad):
-            return row[:position]
-    return row
+    stops = (marks.end, marks.pad)
+    return [
+        [*takewhile(lambda piece: piece not in stops, row)] for row in generated[:, 1:].tolist()
+    ]
 
 
 def _joined(halves: Sequence[list[Ids]]) -> list[Ids]:
@@ -194,7 +192,13 @@ def searched_under(
             "attention_mask": (repeated != marks.pad).long(),
             "mask": torch.arange(len(part)).repeat_interleave(n),
         }
-        search = partial(_searched_masked, model, stacked_masks(model, part), max(limits), beams)
+        stacked = stacked_masks(model, part)
+
+        def search(batch: Batch, stacked: HeadTensors = stacked) -> list[Ids]:
+            numbers = batch["mask"].tolist()  # of each row's mask
+            with gated(model, {kind: values[:, numbers] for kind, values in stacked.items()}):
+                return _searched(model, max(limits), beams, True, batch)
+
         texts = split_on_oom(search, to_device(batch, device), _joined, oom_limit)
         for number, mask in enumerate(part):
             under_mask = texts[number * n : (number + 1) * n]
@@ -203,19 +207,6 @@ def searched_under(
             cut = [text[:limit] for text, limit in zip(under_mask, limits, strict=True)]
             translations.append(Translations(cut, losses.double().cpu().numpy()))
     return translations
-
-
-def _searched_masked(
-    model: PreTrainedModel,
-    stacked: dict[str, Float[Tensor, "layer mask head"]],
-    limit: int,
-    beams: int,
-    batch: Batch,
-) -> list[Ids]:
-    """Translations of a batch's rows, each under the mask whose number is in ``batch["mask"]``."""
-    rows = batch["mask"].tolist()
-    with gated(model, {kind: values[:, rows] for kind, values in stacked.items()}):
-        return _searched(model, limit, beams, True, batch)
 
 
 # --- under many masks, from the translations of the unmasked model --------------------------------
@@ -262,17 +253,14 @@ class _Group:
     def __init__(
         self, model: PreTrainedModel, sources: Sequence[Ids], drafts: Sequence[Ids]
     ) -> None:
-        device = next(model.parameters()).device
         marks = self.marks = marks_of(model)
-        ids = pad(sources, marks.pad)
         self.drafts = [list(draft) for draft in drafts]
         self.limits = [length_limit(model, len(source)) for source in sources]
-        self.source = to_device(
-            {"input_ids": ids, "attention_mask": (ids != marks.pad).long()}, device
-        )
-        inputs = pad([[marks.start, *draft] for draft in self.drafts], marks.pad)
-        targets = pad([[*draft, marks.end] for draft in self.drafts], marks.pad)
-        self.inputs, self.targets = to_device({"in": inputs, "out": targets}, device).values()
+        ended = [[*draft, marks.end] for draft in drafts]
+        batch = teacher_forced(sources, ended, marks.pad, marks.start)
+        batch = to_device(batch, next(model.parameters()).device)
+        self.source = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        self.inputs, self.labels = batch["decoder_input_ids"], batch["labels"]
         encoder, decoder = model.get_encoder(), model.get_decoder()
         with record_outputs(encoder.layers) as self.encoder_layers:
             self.states = encoder(**self.source).last_hidden_state
@@ -303,7 +291,7 @@ def _verified(
             ):
                 logits = _teacher_forced(model, group, states)
     choices = logits.argmax(-1).tolist()
-    losses = _losses(logits, group.targets, group.marks.pad)
+    losses = _losses(logits, group.labels)
     translations, pending = [], []
     for i, (draft, chosen, limit) in enumerate(
         zip(group.drafts, choices, group.limits, strict=True)
@@ -311,27 +299,19 @@ def _verified(
         mended, stands, done = mend(draft, chosen[: len(draft) + 1], limit, group.marks)
         translations.append(mended)
         if not done:
-            pending.append(
-                _Pending(
-                    number,
-                    i,
-                    mended,
-                    stands,
-                    states[i],
-                    group.source["attention_mask"][i],
-                    [view.output[i] for view in views],
-                )
-            )
+            seen, keys_values = group.source["attention_mask"][i], [v.output[i] for v in views]
+            pending.append(_Pending(number, i, mended, stands, states[i], seen, keys_values))
     return Translations(translations, losses.double().numpy(force=True)), pending
 
 
 def _losses(
-    logits: Float[Tensor, "row position piece"], targets: Int[Tensor, "row position"], padding: int
+    logits: Float[Tensor, "row position piece"], labels: Int[Tensor, "row position"]
 ) -> Float[Tensor, " row"]:
     """The loss in nats of each row of pieces, end mark included."""
-    chosen = logits.gather(-1, targets[..., None])[..., 0]
+    known = labels != NO_LABEL
+    chosen = logits.gather(-1, labels.where(known, 0)[..., None])[..., 0]
     losses = logits.logsumexp(-1) - chosen
-    return losses.where(targets != padding, 0).sum(-1)  # a model may never choose padding: infinite
+    return losses.where(known, 0).sum(-1)  # where it is not, the loss may be infinite
 
 
 def mend(draft: Ids, chosen: Ids, limit: int, marks: Marks) -> tuple[Ids, int, bool]:

@@ -8,19 +8,18 @@ import json
 import math
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import sentencepiece
 from numpy.typing import NDArray
 
 from headprune_lib.messages import quiet
-from headprune_lib.replication.data import TRANSLATION_TASKS, Moses, Texts, file_sha256
+from headprune_lib.replication.data import TRANSLATION_TASKS, Texts, file_sha256
 from headprune_lib.replication.lazy import (
-    fairseq_import,
     generation,
     sacrebleu,
     setups,
@@ -50,7 +49,6 @@ from headprune_lib.replication.profiles import (
     TranslatorRecipe,
 )
 from headprune_lib.replication.store.files import locked, replace_files
-from headprune_lib.replication.store.packing import BESIDE
 
 PAD, UNKNOWN, END = 0, 1, 2
 
@@ -61,17 +59,22 @@ Rows = Sequence[Sequence[int]]
 # --- pieces ---------------------------------------------------------------------------------------
 
 
-class Pieces(Protocol):
-    """Conversion between text and a model's subword ids."""
+@dataclass(frozen=True)
+class Pieces:
+    """Conversion between text and a model's subword ids; BLEU is sacrebleu's own.
 
-    def sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of source texts, each with the end mark."""
+    :class:`~headprune_lib.replication.models.fairseq.MosesPieces` has the same methods, and another
+    BLEU.
 
-    def targets(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of target texts, each with the end mark."""
+    Attributes:
+        sources: source texts -> the ids of each, with the end mark.
+        targets: the same for target texts.
+        texts: the ids of each translation, without end mark -> its text.
+    """
 
-    def texts(self, rows: Rows) -> list[str]:
-        """The text of each translation, given without end mark."""
+    sources: Callable[[Sequence[str]], list[list[int]]]
+    targets: Callable[[Sequence[str]], list[list[int]]]
+    texts: Callable[[Rows], list[str]]
 
     def counts(self, rows: Rows, references: Sequence[str]) -> dict[str, NDArray]:
         """Counts (n, 10) of translations and their references, for each way to compute BLEU.
@@ -79,90 +82,10 @@ class Pieces(Protocol):
         ``""`` has those of the main BLEU, ``BESIDE`` those of sacrebleu's own where the main one
         differs from it.
         """
-
-
-@dataclass(frozen=True)
-class SentencePieces:
-    """A SentencePiece vocabulary that both languages share; BLEU is sacrebleu's own."""
-
-    vocabulary: sentencepiece.SentencePieceProcessor
-
-    def sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """See :class:`Pieces`."""
-        return [[*pieces, END] for pieces in self.vocabulary.encode(list(texts))]
-
-    targets = sources
-
-    def texts(self, rows: Rows) -> list[str]:
-        """See :class:`Pieces`."""
-        return self.vocabulary.decode([list(row) for row in rows])
-
-    def counts(self, rows: Rows, references: Sequence[str]) -> dict[str, NDArray]:
-        """See :class:`Pieces`."""
         return {"": sentence_counts(self.texts(rows), references)}
 
 
-@dataclass(frozen=True)
-class MosesPieces:
-    """Moses tokens, split by fairseq's BPE codes; BLEU is over the Moses tokens, as in the paper.
-
-    Attributes:
-        fairseq: dictionaries and codes.
-        source: tokenisation of source text.
-        target: tokenisation of target text.
-    """
-
-    fairseq: fairseq_import.FairseqTranslator
-    source: Moses
-    target: Moses
-
-    def sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """See :class:`Pieces`."""
-        return self.fairseq.encode([self.source.tokens(text) for text in texts])
-
-    def targets(self, texts: Sequence[str]) -> list[list[int]]:
-        """See :class:`Pieces`."""
-        words, splitter = self.fairseq.target, self.fairseq.splitter
-        return [words.encode(splitter.split(self.target.tokens(text))) for text in texts]
-
-    def tokens(self, rows: Rows) -> list[str]:
-        """The Moses tokens of each translation, separated by spaces."""
-        words, splitter = self.fairseq.target, self.fairseq.splitter
-        return [splitter.join(words.decode(row)) for row in rows]
-
-    def texts(self, rows: Rows) -> list[str]:
-        """See :class:`Pieces`."""
-        return [self.target.text(tokens) for tokens in self.tokens(rows)]
-
-    def counts(self, rows: Rows, references: Sequence[str]) -> dict[str, NDArray]:
-        """See :class:`Pieces`."""
-        wanted = [self.target.tokens(text) for text in references]
-        plain = [self.target.plain(text) for text in references]
-        return {
-            "": sentence_counts(self.tokens(rows), wanted, "none"),
-            BESIDE: sentence_counts(self.texts(rows), plain),
-        }
-
-
-@dataclass(frozen=True)
-class TokenizerPieces:
-    """The pieces of a transformers tokenizer; BLEU is sacrebleu's own."""
-
-    tokenizer: transformers.PreTrainedTokenizerBase
-
-    def sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """See :class:`Pieces`."""
-        return self.tokenizer(list(texts)).input_ids
-
-    def targets(self, texts: Sequence[str]) -> list[list[int]]:
-        """See :class:`Pieces`."""
-        return self.tokenizer(text_target=list(texts)).input_ids
-
-    def texts(self, rows: Rows) -> list[str]:
-        """See :class:`Pieces`."""
-        return self.tokenizer.batch_decode([list(row) for row in rows], skip_special_tokens=True)
-
-    counts = SentencePieces.counts
+AnyPieces = Pieces | fairseq.MosesPieces
 
 
 def train_vocabulary(pairs: Texts, size: int) -> bytes:
@@ -183,9 +106,17 @@ def train_vocabulary(pairs: Texts, size: int) -> bytes:
     return model.getvalue()
 
 
-def read_pieces(path: Path) -> SentencePieces:
-    """The vocabulary of a stored SentencePiece model."""
-    return SentencePieces(sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes()))
+def _sentence_pieces(vocabulary: sentencepiece.SentencePieceProcessor) -> Pieces:
+    """The pieces of a SentencePiece vocabulary that both languages share."""
+
+    def encode(texts: Sequence[str]) -> list[list[int]]:
+        return [[*pieces, END] for pieces in vocabulary.encode(list(texts))]
+
+    return Pieces(encode, encode, lambda rows: vocabulary.decode([list(row) for row in rows]))
+
+
+def _vocabulary_in(path: Path) -> sentencepiece.SentencePieceProcessor:
+    return sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
 
 
 @dataclass(frozen=True)
@@ -194,7 +125,7 @@ class Translator:
 
     task: str
     model: transformers.PreTrainedModel
-    pieces: Pieces
+    pieces: AnyPieces
     weights_sha256: str
     curve: list[dict]
 
@@ -286,18 +217,14 @@ def token_batches(
     order = list(range(len(sources)))
     random.Random(seed).shuffle(order)  # equal lengths must not follow the order of the text
     order.sort(key=lambda i: (len(targets[i]), len(sources[i])))
-    batches, members = [], []
+    groups: list[list[int]] = [[]]
     for i in order:
-        if members and len(targets[i]) * (len(members) + 1) > max_tokens:
-            batches.append(members)
-            members = []
-        members.append(i)
-    batches.append(members)
+        if groups[-1] and len(targets[i]) * (len(groups[-1]) + 1) > max_tokens:
+            groups.append([])
+        groups[-1].append(i)
     return [
-        utils.teacher_forced(
-            [sources[i] for i in members], [targets[i] for i in members], PAD, start
-        )
-        for members in batches
+        utils.teacher_forced([sources[i] for i in group], [targets[i] for i in group], PAD, start)
+        for group in groups
     ]
 
 
@@ -308,28 +235,19 @@ def full_recipe(
 
     With ``registered``, for the text that the committed results were measured on.
     """
+    version = {"version": TRAINING_VERSION, "task": task}
     if isinstance(recipe, Published):
-        return {"version": TRAINING_VERSION, "task": task, **fairseq.described(recipe)}
+        return {**version, **fairseq.described(recipe)}
     described, text = dataclasses.asdict(recipe), TRANSLATION_TASKS[task]
     if isinstance(recipe, FairseqRecipe):
-        return {
-            "version": TRAINING_VERSION,
-            "task": task,
-            "data": text.checksums(),
-            "seed": seed,
-            "fairseq-train": list(fairseq.RECIPE),
-            **described,
-        }
-    if recipe.shape.norm == "after":  # as in recipes from before there was a choice
-        del described["shape"]["norm"]
-    return {
-        "version": TRAINING_VERSION,
-        "task": task,
-        "data": text.registered if registered else text.checksums(),
-        "seed": seed,
-        "precision": recipe.precision,
-        **{n: value for n, value in described.items() if final or n != "averaged_epochs"},
-    }
+        checksums, described["fairseq-train"] = text.checksums(), list(fairseq.RECIPE)
+    else:
+        checksums = text.registered if registered else text.checksums()
+        if recipe.shape.norm == "after":  # as in recipes from before there was a choice
+            del described["shape"]["norm"]
+        if not final:
+            del described["averaged_epochs"]
+    return {**version, "data": checksums, "seed": seed, **described}
 
 
 def file_name(task: str, model: str, seed: int) -> str:
@@ -339,6 +257,11 @@ def file_name(task: str, model: str, seed: int) -> str:
     ('deen-seed1', 'deen.pre-norm-seed2')
     """
     return f"{task}-seed{seed}" if model == POST_NORM else f"{task}.{model}-seed{seed}"
+
+
+def committed_path(task: str, model: str, seed: int) -> Path:
+    """The committed file of a training's final weights, there or not."""
+    return models_root() / f"{file_name(task, model, seed)}.safetensors"
 
 
 def training_folder(task: str, seed: int, model: str = POST_NORM) -> Path:
@@ -404,12 +327,12 @@ def train(
     recipe, folder = profile.translator(task, model), training_folder(task, seed, model)
     if isinstance(recipe, Published):
         raise ValueError(f"the model of {task} is a published one and is not trained here")
-    wanted = full_recipe(task, recipe, seed)
+    wanted, device = full_recipe(task, recipe, seed), profile.device_here
     with locked(folder):  # a second process waits, and then uses the first one's weights
         if retrain and folder.exists():
             shutil.rmtree(folder)
         if isinstance(recipe, FairseqRecipe):
-            return fairseq.train_by_fairseq(folder, recipe, wanted, seed, profile.device_here)
+            return fairseq.train_by_fairseq(folder, recipe, wanted, seed, device)
         kept = [*folder.glob("epoch-*.safetensors"), *folder.glob("update-*.safetensors")]
         for path in sorted(kept):
             if stored_recipe(path) != wanted:
@@ -417,22 +340,20 @@ def train(
                     f"{path} comes from a training by another recipe, or is damaged. Move "
                     f"{folder} away, or train again with --retrain"
                 )
-        if not ((curve := read_curve(folder)) and finished(curve, recipe)):
+        if not finished(read_curve(folder), recipe):
             title = f"train {task}, {model}, seed {seed}"
-            _train_here(folder, task, seed, recipe, wanted, title, profile.device_here)
+            _train_here(folder, title, recipe, wanted, device)
     return folder
 
 
-def _train_here(
-    folder: Path, task: str, seed: int, recipe: Recipe, wanted: dict, title: str, device: str
-) -> None:
-    """Train with our own trainer; ``wanted`` is the recipe to store with the weights."""
+def _train_here(folder: Path, title: str, recipe: Recipe, wanted: dict, device: str) -> None:
+    """Train with our own trainer; ``wanted`` is the full recipe, which is stored with the weights."""
     folder.mkdir(parents=True, exist_ok=True)
-    splits = TRANSLATION_TASKS[task].load()
+    seed, splits = wanted["seed"], TRANSLATION_TASKS[wanted["task"]].load()
     stored, pairs = folder / "vocabulary.spm", splits["train"]
     if not stored.is_file():
         replace_files({stored: train_vocabulary(pairs, recipe.shape.vocabulary)})
-    pieces = read_pieces(stored)
+    pieces = _sentence_pieces(_vocabulary_in(stored))
     # the attention kernel with the fastest backward pass on a CPU
     network = new_model(recipe.shape, seed, "eager")
     batches = token_batches(
@@ -442,14 +363,13 @@ def _train_here(
         seed,
         network.config.decoder_start_token_id,
     )
+    judge = partial(validation_bleu, pieces=pieces, pairs=splits["valid"])
     training.fit(
         network,
         batches,
         folder,
         title,
-        trainer=partial(
-            training.JudgedTrainer, partial(validation_bleu, pieces=pieces, pairs=splits["valid"])
-        ),
+        trainer=partial(training.JudgedTrainer, judge),
         data={"eval_dataset": batches[:1], "callbacks": [_keeping_weights(folder, recipe, wanted)]},
         **_settings(recipe, seed, device),
         epochs=recipe.max_epochs,
@@ -474,7 +394,7 @@ def _settings(recipe: Recipe, seed: int, device: str) -> dict[str, Any]:
     }
 
 
-def validation_bleu(model: torch.nn.Module, pieces: Pieces, pairs: Texts) -> float:
+def validation_bleu(model: torch.nn.Module, pieces: AnyPieces, pairs: Texts) -> float:
     """Greedy corpus BLEU of a model on pairs of sentences."""
     was_training = model.training
     model.eval()
@@ -552,38 +472,40 @@ def load_translator(
         ValueError: an unknown task, model, epoch or update, or weights that do not fit the
             vocabulary.
     """
-    recipe, device = profile.translator(task, model), profile.device_here
+    recipe = profile.translator(task, model)
     seed = profile.trainings(task, model)[0] if seed is None else seed
-    final, folder = epoch is None and update is None, training_folder(task, seed, model)
+    final = epoch is None and update is None
     if isinstance(recipe, Published):
         if not final:
             raise ValueError(f"the published model of {task} has final weights only")
         path = fairseq.checkpoint_of(recipe)
         if recipe.folder:
-            return _load_own(task, recipe.folder, path, kernel, device)
-        *pieces, curve = fairseq.load_public(recipe, kernel, device)
+            network, pieces, curve = *_load_own(recipe.folder), []
+        else:
+            pieces, curve = fairseq.public_translator(fairseq.archive_of(recipe)), []
+            network = pieces.fairseq.model
     elif isinstance(recipe, FairseqRecipe):
         train(profile, task, seed, model=model)
         path = _weights(task, seed, model, recipe, epoch)
         if update is not None or not path.is_file():
             raise ValueError(f"fairseq stored weights after epochs 1 to {recipe.epochs} only")
-        *pieces, curve = fairseq.load_by_fairseq(device, recipe, path, kernel)
+        pieces, curve = fairseq.load_by_fairseq(recipe, path)
+        network = pieces.fairseq.model
     else:
         path = _weights(task, seed, model, recipe, epoch, update)
-        if final and path.parent == folder:
-            train(profile, task, seed, model=model)
+        if final and path.parent != models_root():
+            folder = train(profile, task, seed, model=model)
             final_weights(folder, task, recipe, seed)
         described = full_recipe(task, recipe, seed, final=final)
-        return _load_ours(task, recipe, path, described, kernel, device)
-    return Translator(task, pieces[0].model, MosesPieces(*pieces), file_sha256(path), curve)
+        network, pieces, curve = _load_ours(task, recipe, path, described)
+    network.to(profile.device_here).eval().set_attn_implementation(kernel)
+    return Translator(task, network, pieces, file_sha256(path), curve)
 
 
-def _load_own(task: str, folder: Path, path: Path, kernel: str, device: str) -> Translator:
+def _load_own(folder: Path) -> tuple[transformers.PreTrainedModel, Pieces]:
     """The user's own Marian model, without its search settings; it never generates padding."""
     with quiet():
-        model = transformers.MarianMTModel.from_pretrained(
-            folder, attn_implementation=kernel, dtype=torch.float32
-        )
+        model = transformers.MarianMTModel.from_pretrained(folder, dtype=torch.float32)
     config = model.config
     model.final_logits_bias[:, config.pad_token_id] = -torch.inf
     model.generation_config = transformers.GenerationConfig(
@@ -591,13 +513,17 @@ def _load_own(task: str, folder: Path, path: Path, kernel: str, device: str) -> 
         eos_token_id=config.eos_token_id,
         decoder_start_token_id=config.decoder_start_token_id,
     )
-    pieces = TokenizerPieces(transformers.AutoTokenizer.from_pretrained(folder))
-    return Translator(task, model.to(device).eval(), pieces, file_sha256(path), [])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    return model, Pieces(
+        lambda texts: tokenizer(list(texts)).input_ids,
+        lambda texts: tokenizer(text_target=list(texts)).input_ids,
+        lambda rows: tokenizer.batch_decode([list(row) for row in rows], skip_special_tokens=True),
+    )
 
 
 def _load_ours(
-    task: str, recipe: Recipe, path: Path, described: dict, kernel: str, device: str
-) -> Translator:
+    task: str, recipe: Recipe, path: Path, described: dict
+) -> tuple[transformers.PreTrainedModel, Pieces, list[dict]]:
     """A model from our own trainer, with the vocabulary and learning curve next to its weights."""
     if not path.is_file():
         what = path.stem.partition("-")[0]
@@ -611,15 +537,15 @@ def _load_ours(
             f"{path} cannot be used and was set aside. Put the committed file back, or train again "
             f"with `headprune train {task} --retrain` and the same --model and --seed"
         )
-    vocabulary, curve = _beside(path)
-    network, pieces = new_model(recipe.shape, 0, kernel), read_pieces(vocabulary)
+    beside, curve = _beside(path)
+    network, vocabulary = new_model(recipe.shape, 0), _vocabulary_in(beside)
     load_trained(network, tensors, str(recipe.shape), whole=True)  # positions are not stored
-    if pieces.vocabulary.get_piece_size() != network.config.vocab_size:
+    if vocabulary.get_piece_size() != network.config.vocab_size:
         raise ValueError(
-            f"{vocabulary} has {pieces.vocabulary.get_piece_size()} pieces, and the weights in "
+            f"{beside} has {vocabulary.get_piece_size()} pieces, and the weights in "
             f"{path} are for {network.config.vocab_size}: they are not from one training"
         )
-    return Translator(task, network.to(device), pieces, file_sha256(path), _curve_in(curve))
+    return network, _sentence_pieces(vocabulary), _curve_in(curve)
 
 
 def _beside(path: Path) -> tuple[Path, Path]:
@@ -647,7 +573,7 @@ def _weights(
         return update_path(folder, update)
     if epoch is not None:
         return epoch_path(folder, epoch)
-    committed = _committed(task, model, seed)
+    committed = committed_path(task, model, seed)
     return committed if committed.is_file() else folder / FINAL
 
 
@@ -690,7 +616,7 @@ def publish(profile: Profile, task: str, seed: int, model: str = POST_NORM) -> l
     if not isinstance(recipe, Recipe):
         raise ValueError(f"{model} of {task} can only be stored in the cache. Leave out --publish")
     folder = train(profile, task, seed, model=model)
-    target, weights = _committed(task, model, seed), final_weights(folder, task, recipe, seed)
+    target, weights = committed_path(task, model, seed), final_weights(folder, task, recipe, seed)
     files = dict(zip((target, *_beside(target)), (weights, *_beside(weights)), strict=True))
     replace_files({path: source.read_bytes() for path, source in files.items()})
     return list(files)
@@ -704,26 +630,19 @@ def final_weights(folder: Path, task: str, recipe: Recipe, seed: int) -> Path:
     (Vaswani et al. 2017, section 6.1, average the last five checkpoints of their base models).
     """
     path = folder / FINAL
-    if not path.is_file():
-        last = [record["epoch"] for record in read_curve(folder)][-recipe.averaged_epochs :]
-        described = full_recipe(task, recipe, seed)
-        kept = [read_weights(epoch_path(folder, epoch), described) for epoch in last]
-        weights = [tensors for tensors in kept if tensors is not None]
-        if len(weights) < len(last):
-            raise ValueError(
-                f"weights of the last epochs in {folder} are damaged. Train again with "
-                f"`headprune train {task} --retrain` and the same --model and --seed"
-            )
-        mean = {
-            name: torch.stack([tensors[name] for tensors in weights]).mean(0) for name in weights[0]
-        }
-        write_weights(mean, path, full_recipe(task, recipe, seed, final=True))
+    if path.is_file():
+        return path
+    last = [record["epoch"] for record in read_curve(folder)][-recipe.averaged_epochs :]
+    described = full_recipe(task, recipe, seed)
+    weights = [read_weights(epoch_path(folder, epoch), described) for epoch in last]
+    if None in weights:
+        raise ValueError(
+            f"weights of the last epochs in {folder} are damaged. Train again with "
+            f"`headprune train {task} --retrain` and the same --model and --seed"
+        )
+    mean = {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
+    write_weights(mean, path, full_recipe(task, recipe, seed, final=True))
     return path
-
-
-def _committed(task: str, model: str, seed: int) -> Path:
-    """Path of the committed file of a training's final weights, whether there is one or not."""
-    return models_root() / f"{file_name(task, model, seed)}.safetensors"
 
 
 # --- retraining of a translator whose heads were removed ------------------------------------------

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,19 +111,12 @@ def compared(stored: Arrays, found: Arrays, passages: bool = False) -> dict[str,
             shape = found[name].shape if name in found else "none"
             differences[name] = [Off(f"other shape, {shape} for {stored[name].shape}", 1, 0)]
             continue
-        compare = next(rule for named, rule in _RULES if named.search(name))
+        rule = next(rule for pattern, rule in _RULES if re.search(pattern, name))
+        # how far rounding in the file may have moved a number
         slack = np.abs(stored[name]) / 16 if _is_coarse(stored[name]) else 0
         nats = PASSAGE if passages else NATS
-        differences[name] = [*compare(before[name], now[name], _Bound(name, slack, nats))]
+        differences[name] = [*rule(before[name], now[name], slack, nats)]
     return differences
-
-
-class _Bound(NamedTuple):
-    """The context of a rule: ``slack`` is how far rounding in the file may have moved a number."""
-
-    name: str
-    slack: np.ndarray | int
-    nats: float
 
 
 def _is_coarse(values: np.ndarray) -> bool:
@@ -147,17 +141,17 @@ def _few(n: int) -> int:
     return max(1, math.floor(TRANSLATIONS * n))
 
 
-def _equal(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
+def _equal(stored: np.ndarray, found: np.ndarray, *_: Any) -> Iterator[Off]:
     yield Off("numbers", int((stored != found).sum()), 0)
 
 
-def _answers(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
+def _answers(stored: np.ndarray, found: np.ndarray, *_: Any) -> Iterator[Off]:
     """Compare whether predictions are correct, (..., n)."""
     other = int((stored != found).sum(-1).max())
     yield Off("answers of a mask", other, ANSWERS * math.ceil(stored.shape[-1] / OF))
 
 
-def _translations(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
+def _translations(stored: np.ndarray, found: np.ndarray, *_: Any) -> Iterator[Off]:
     """Compare packed n-gram counts (..., n, 5): :func:`~headprune_lib.replication.metrics.pack`."""
     n, off = stored.shape[-2], np.abs(stored.astype(int) - found)
     yield Off("translations of a mask", int(off.any(-1).sum(-1).max()), _few(n))
@@ -165,34 +159,36 @@ def _translations(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iter
     yield Off("of a mask's n-grams", float(lost.max()), max(NGRAMS, 1 / n))
 
 
-def _texts(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
+def _texts(stored: np.ndarray, found: np.ndarray, *_: Any) -> Iterator[Off]:
     """Compare translations as text."""
     yield Off("translations", int((stored != found).sum()), _few(len(stored)))
 
 
-def _losses(stored: np.ndarray, found: np.ndarray, bound: _Bound) -> Iterator[Off]:
+def _losses(
+    stored: np.ndarray, found: np.ndarray, slack: Any, nats: float, *, drafts: bool = False
+) -> Iterator[Off]:
     """Compare losses in thousandths of a nat, (..., n)."""
-    off = (np.abs(stored.astype(float) - found) - bound.slack).clip(0) / MILLINAT
-    if "draft_loss" in bound.name:  # rounding may have changed a draft, and so its loss
-        other = int((off > bound.nats).sum(-1).max())
-        yield Off(f"losses of a mask by over {bound.nats} nats", other, _few(off.shape[-1]))
+    off = (np.abs(stored.astype(float) - found) - slack).clip(0) / MILLINAT
+    if drafts:  # rounding may have changed a draft, and so its loss
+        other = int((off > nats).sum(-1).max())
+        yield Off(f"losses of a mask by over {nats} nats", other, _few(off.shape[-1]))
     else:
-        yield Off("nats", float(off.max()), bound.nats)
+        yield Off("nats", float(off.max()), nats)
 
 
 def _numbers(most: float, unit: str) -> Callable[..., Iterator[Off]]:
     """A rule for numbers that differ by no more than ``most`` each."""
 
-    def compare(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
+    def compare(stored: np.ndarray, found: np.ndarray, *_: Any) -> Iterator[Off]:
         yield Off(unit, float(np.abs(stored - found).max()), most)
 
     return compare
 
 
-def _scores(stored: np.ndarray, computed: np.ndarray, bound: _Bound) -> Iterator[Off]:
+def _scores(stored: np.ndarray, computed: np.ndarray, *_: Any) -> Iterator[Off]:
     """Compare floats relative to the largest along the last axis (float16: to each stored one)."""
     if stored.dtype.kind != "f" or not stored.size:
-        yield from _equal(stored, computed, bound)
+        yield from _equal(stored, computed)
         return
     rough = stored.dtype == np.float16  # rounded to five binary digits, to either neighbour
     stored, computed = stored.astype(float), computed.astype(float)
@@ -204,7 +200,7 @@ def _scores(stored: np.ndarray, computed: np.ndarray, bound: _Bound) -> Iterator
     yield Off("of the numbers", float((off > RELATIVE).mean()), TRANSLATIONS)
 
 
-def _orders(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[Off]:
+def _orders(stored: np.ndarray, found: np.ndarray, *_: Any) -> Iterator[Off]:
     """Compare orders (..., heads, 2 or 3): the same heads in each run, at most two out of place."""
     rows = [values.reshape(-1, *values.shape[-2:]).tolist() for values in (stored, found)]
     others = [sorted(order) != sorted(other) for order, other in zip(*rows, strict=True)]
@@ -213,18 +209,16 @@ def _orders(stored: np.ndarray, found: np.ndarray, _bound: _Bound) -> Iterator[O
     yield Off("heads of a run elsewhere", int(elsewhere.max(initial=0)), PLACES)
 
 
-_RULES = tuple(
-    (re.compile(pattern), rule)
-    for pattern, rule in (
-        ("counts", _translations),
-        ("^beam ", _texts),
-        ("correct", _answers),
-        ("log_loss$", _numbers(NATS, "nats")),
-        ("loss", _losses),
-        ("^gates ", _numbers(GATE, "of a gate")),
-        ("^order$", _orders),
-        ("", _scores),
-    )
+_RULES = (
+    ("counts", _translations),
+    ("^beam ", _texts),
+    ("correct", _answers),
+    ("log_loss$", _numbers(NATS, "nats")),
+    ("draft_loss", partial(_losses, drafts=True)),
+    ("loss", _losses),
+    ("^gates ", _numbers(GATE, "of a gate")),
+    ("^order$", _orders),
+    ("", _scores),
 )
 """Pattern in an array's name -> the rule to compare the array; the first match counts."""
 
@@ -280,17 +274,16 @@ def found_again(
         OtherWeights: committed weights are not those that the result was measured on.
     """
     quantities, reasons = [], []
-    drawn = _drawn(result, drawn_seed, n_texts)
-    journals = {rows: Journal(folder / f"{rows.seed} {rows.most}") for rows in drawn.values()}
-    for name, part in result.parts.items():
-        reason, *others = (missing(result, run, profile) for run in part.runs)
+    for name, most in _most_texts(result, n_texts).items():
+        reason, *others = (_missing(result, run, profile) for run in result.parts[name].runs)
         if reason:  # the first run is needed: some outcomes of a part are of it alone
             reasons.append(reason)
             continue
         chosen = [0, *(i for i, other in enumerate(others, 1) if not other)]
-        rows = drawn[name]
+        journal = Journal(folder / f"{drawn_seed} {most}")
+        rows = partial(_drawn, drawn_seed, most)
         try:
-            quantities += _compared(result, name, chosen, profile, journals[rows], rows)
+            quantities += _compared(result, name, chosen, profile, journal, rows)
         except MissingData as error:
             reasons.append(f"a text that {result.measurement} reads is not here ({error})")
     if not quantities:
@@ -309,29 +302,21 @@ def profile_of(result: Result) -> Profile:
     return load_profile(result.profile, **names[half_of(result)])
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """A draw of at most ``most`` positions out of any number, the same in every process."""
-
-    seed: int
-    most: int
-
-    def __call__(self, n: int) -> Sequence[int]:
-        if n <= self.most:
-            return range(n)
-        return sorted(random.Random(f"{self.seed} {n}").sample(range(n), self.most))
+def _drawn(seed: int, most: int, n: int) -> Sequence[int]:
+    """At most ``most`` positions out of ``n``, the same in every process."""
+    return range(n) if n <= most else sorted(random.Random(f"{seed} {n}").sample(range(n), most))
 
 
-def _drawn(result: Result, seed: int, n_texts: int | None) -> dict[str, _Rows]:
-    """The drawn texts of each part: all, or as many as the part with the most masks allows.
+def _most_texts(result: Result, n_texts: int | None) -> dict[str, int]:
+    """Part -> how many texts it is measured on: all, or as the part with the most masks allows.
 
-    Parts with the same texts share a journal, and the units in it.
+    Parts with the same number share a journal, and the units in it.
     """
     half = half_of(result)
     several = {name: n_texts or _n_texts(half, part) for name, part in result.parts.items()}
     enough = [n for n in several.values() if n >= result.n_examples]
     return {
-        name: _Rows(seed, min(enough if n >= result.n_examples else several.values()))
+        name: min(enough if n >= result.n_examples else several.values())
         for name, n in several.items()
     }
 
@@ -348,7 +333,7 @@ def _n_texts(half: str, part: Part) -> int:
 # --- the weights at hand --------------------------------------------------------------------------
 
 
-def missing(result: Result, run: dict[str, Any], profile: Profile) -> str:
+def _missing(result: Result, run: dict[str, Any], profile: Profile) -> str:
     """The reason why the weights of a result's run are not at hand; empty if they are.
 
     Args:
@@ -446,7 +431,12 @@ def measured_again(
 
 
 def _compared(
-    result: Result, name: str, chosen: list[int], profile: Profile, journal: Journal, rows: _Rows
+    result: Result,
+    name: str,
+    chosen: list[int],
+    profile: Profile,
+    journal: Journal,
+    rows: setups.Rows,
 ) -> Iterator[Quantity]:
     """Compare a part with itself, measured again on some texts."""
     part = result.parts[name]
@@ -467,23 +457,18 @@ def _compared(
     )
     if store.plain(measured.runs, "runs") != runs:
         yield Quantity(f"{name}: trainings", str(runs), str(measured.runs), "equal", agrees=False)
-    agreeing = [
-        what for what, offs in differences.items() if all(difference.agrees for difference in offs)
-    ]
-    for what in [what for what in differences if what not in agreeing]:
-        differing = "; ".join(
-            str(difference) for difference in differences[what] if not difference.agrees
-        )
-        yield Quantity(f"{name}: {what}", "", f"differs by {differing}", "", agrees=False)
-    off = {
-        what: [str(difference) for difference in differences[what] if difference.off]
-        for what in agreeing
-    }
-    same = sum(not differing for differing in off.values())
-    remarks = [f"{same} arrays the same"] if same else []
-    remarks += [
-        f"{what} off by {', '.join(differing)}" for what, differing in off.items() if differing
-    ]
+    remarks, same = [], 0
+    for what, offs in differences.items():
+        wrong = [str(difference) for difference in offs if not difference.agrees]
+        rounded = [str(difference) for difference in offs if difference.off]
+        if wrong:
+            found = f"differs by {'; '.join(wrong)}"
+            yield Quantity(f"{name}: {what}", "", found, "", agrees=False)
+        elif rounded:
+            remarks.append(f"{what} off by {', '.join(rounded)}")
+        else:
+            same += 1
+    remarks = [f"{same} arrays the same", *remarks] if same else remarks
     remarks += [f"as stored: {', '.join(sorted(context.taken))}"] if context.taken else []
     remarks += [f"of all texts, not compared: {', '.join(left_out)}"] if left_out else []
     n = len(rows(result.n_examples))
@@ -509,7 +494,7 @@ def own_rows(part: Part, own: Sequence[int]) -> Arrays:
     }
 
 
-def _on_rows(stored: np.ndarray, found: np.ndarray | None, rows: _Rows) -> np.ndarray:
+def _on_rows(stored: np.ndarray, found: np.ndarray | None, rows: setups.Rows) -> np.ndarray:
     """Stored outcomes on the drawn texts, along each axis that is shorter in ``found``."""
     if found is None or stored.ndim != found.ndim:
         return stored

@@ -24,7 +24,7 @@ and for masks are a choice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +35,8 @@ from headprune_lib.replication.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.lazy import scoring, setups, torch
 from headprune_lib.replication.measurements import find_artifact
 from headprune_lib.replication.measurements.base import Constants
-from headprune_lib.replication.measurements.curves import Curves, read_curves
-from headprune_lib.replication.measurements.obtaining import Request, results_folder
+from headprune_lib.replication.measurements.curves import read_curves
+from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.order_names import IMPORTANCE
 from headprune_lib.replication.paths import cache_root, trained_apart
@@ -112,7 +112,15 @@ def verify(
             f"{result.measurement} cannot be verified: another training need not repeat any of it. "
             f"Use one of {', '.join(sorted(COMPARABLE))}"
         )
-    _check_signature(result, request, command)
+    for part_name, part in result.parts.items():
+        wanted = request.signature(part_name)
+        other = sorted(what for what in wanted if part.signature.get(what) != wanted[what])
+        if part.signature != wanted:
+            raise ValueError(
+                f"part {part_name} of {'/'.join(key)} was measured with another "
+                f"{' and '.join({*other} - {'digest'})} than would be used now. Measure it "
+                f"again with: {command}"
+            )
     run = next(iter(result.parts.values())).runs[0]
     folder = cache_root() / "verify"
     journals = folder / "journals" / "-".join(key)
@@ -129,19 +137,6 @@ def verify(
             quantities = [*compare(result, profile, journal := Journal(journals))]
             journal.finish()
     return Verification(key, run["weights_sha256"], trained, quantities)
-
-
-def _check_signature(result: Result, request: Request, command: str) -> None:
-    """Raises ValueError if the result's signature is not the one it would have if measured now."""
-    for name, part in result.parts.items():
-        wanted = request.signature(name)
-        if part.signature != wanted:
-            other = sorted(what for what in wanted if part.signature.get(what) != wanted[what])
-            raise ValueError(
-                f"part {name} of {'/'.join(result.key)} was measured with another "
-                f"{' and '.join(set(other) - {'digest'})} than would be used now. Measure it "
-                f"again with: {command}"
-            )
 
 
 def compare(result: Result, profile: Profile, journal: Journal) -> Iterator[Quantity]:
@@ -164,15 +159,13 @@ def compare(result: Result, profile: Profile, journal: Journal) -> Iterator[Quan
 
 def _alike(metric: str, said: str, stored: Arrays, found: Arrays) -> Iterator[Quantity]:
     """Compare the outcomes of two trainings, by the rules at the top of this module."""
-    if "shares" in stored:
-        yield from _along(metric, said, stored, found)
-    metric = metric if metric in UNPRUNED else "accuracy"
-    for what in ("correct_uncut", "counts_uncut"):
-        for prefix in [name.removesuffix(what) for name in stored if name.endswith(what)]:
-            if "shares" not in stored:
-                yield from _under_masks(
-                    metric, f"{said}{prefix and f', {prefix}'}", prefix, stored, found
-                )
+    sides = [_numbers(metric, raw, [*stored]) for raw in (stored, found)]
+    for (name, before, what, bounds), (_, after, *_) in zip(*sides, strict=True):
+        form, bound = {"BLEU": ".2f", "share": ".1f"}.get(what, ".4f"), bounds[what]
+        agrees = bool(abs(before - after) <= bound)
+        yield Quantity(
+            f"{name}{said}", f"{before:{form}}", f"{after:{form}}", f"within {bound:g}", agrees
+        )
     scores = [name for name in stored if name.startswith("scores")]
     if scores:
         flat = ([_normalised(side[name]).ravel() for name in scores] for side in (stored, found))
@@ -183,21 +176,38 @@ def _alike(metric: str, said: str, stored: Arrays, found: Arrays) -> Iterator[Qu
 
 def _normalised(scores: np.ndarray) -> np.ndarray:
     """Scores (..., layer, head), l2-normalised by layer as in the paper."""
-    return scoring.normalize_l2({"": torch.from_numpy(scores.reshape(-1, scores.shape[-1]))})[
-        ""
-    ].numpy()
+    layers = torch.from_numpy(scores.reshape(-1, scores.shape[-1]))
+    return scoring.normalize_l2({"": layers})[""].numpy()
 
 
-def _under_masks(
-    metric: str, said: str, prefix: str, stored: Arrays, found: Arrays
-) -> Iterator[Quantity]:
-    """Compare the unpruned score, and the mean change under the masks."""
-    sides = [_uncut_and_cut(prefix, raw) for raw in (stored, found)]
-    (before, *_), (after, *_) = sides
-    yield _near(f"{metric}, no head cut{said}", before, after, metric, UNPRUNED)
-    changes = [float((cut - uncut).mean()) for uncut, cut in sides]
-    name = f"change of {metric}, mean of {len(sides[0][1])} masks{said}"
-    yield _near(name, *changes, metric, UNPRUNED)
+def _numbers(
+    metric: str, raw: Arrays, names: Sequence[str]
+) -> Iterator[tuple[str, float, str, Mapping[str, float]]]:
+    """The numbers of one training that are compared: name, value, its metric, bounds by metric.
+
+    Args:
+        names: of the stored outcomes.
+    """
+    if "shares" in raw:  # a curve, in the order of the training's own importance
+        # that of the first training; one resample, since its interval is not used
+        first = {
+            name: values[:1] if name in ("names", "correct") else values
+            for name, values in raw.items()
+        }
+        curve = read_curves({"importance": first}, Constants(resamples=1, seed=0))
+        scores = curve.runs["importance"][0]
+        share = stats.prunable_share(curve.shares, scores, curve.chance, SHOWN_TOLERANCE)
+        yield f"{metric}, no head cut", scores[0], metric, UNPRUNED
+        yield f"mean {metric} along the curve", float(curve.area(scores)), metric, ALONG
+        yield f"share that goes at {SHOWN_TOLERANCE:.0%}", float(share), "share", {"share": SHARE}
+        return
+    metric = metric if metric in UNPRUNED else "accuracy"
+    for what in ("correct_uncut", "counts_uncut"):
+        for prefix in [name.removesuffix(what) for name in names if name.endswith(what)]:
+            uncut, cut = _uncut_and_cut(prefix, raw)
+            of, change = prefix and f", {prefix}", float((cut - uncut).mean())
+            yield f"{metric}, no head cut{of}", uncut, metric, UNPRUNED
+            yield f"change of {metric}, mean of {len(cut)} masks{of}", change, metric, UNPRUNED
 
 
 def _uncut_and_cut(prefix: str, raw: Arrays) -> tuple[float, np.ndarray]:
@@ -206,34 +216,3 @@ def _uncut_and_cut(prefix: str, raw: Arrays) -> tuple[float, np.ndarray]:
         return float(raw[f"{prefix}correct_uncut"].mean()), raw[f"{prefix}correct"].mean(-1)
     uncut, cut = all_counts(raw, prefix)
     return float(corpus_bleu(uncut.sum(0))), corpus_bleu(cut.sum(1))
-
-
-def _along(metric: str, said: str, stored: Arrays, found: Arrays) -> Iterator[Quantity]:
-    """Compare the curves in the order of each training's own importance."""
-    curves = [_curve(raw) for raw in (stored, found)]
-    scores = [curve.runs["importance"][0] for curve in curves]
-    yield _near(f"{metric}, no head cut{said}", scores[0][0], scores[1][0], metric, UNPRUNED)
-    areas = [float(curve.area(each)) for curve, each in zip(curves, scores, strict=True)]
-    yield _near(f"mean {metric} along the curve{said}", *areas, metric, ALONG)
-    shares = [
-        float(stats.prunable_share(curve.shares, each, curve.chance, SHOWN_TOLERANCE))
-        for curve, each in zip(curves, scores, strict=True)
-    ]
-    name = f"share that goes at {SHOWN_TOLERANCE:.0%}{said}"
-    yield _near(name, *shares, "share", {"share": SHARE})
-
-
-def _curve(raw: Arrays) -> Curves:
-    """The curve of the first training; one resample, since its interval is not used."""
-    first = {
-        name: values[:1] if name in ("names", "correct") else values for name, values in raw.items()
-    }
-    return read_curves({"importance": first}, Constants(resamples=1, seed=0))
-
-
-def _near(
-    name: str, stored: float, found: float, what: str, bounds: Mapping[str, float]
-) -> Quantity:
-    form, bound = {"BLEU": ".2f", "share": ".1f"}.get(what, ".4f"), bounds[what]
-    agrees = bool(abs(stored - found) <= bound)
-    return Quantity(name, f"{stored:{form}}", f"{found:{form}}", f"within {bound:g}", agrees)

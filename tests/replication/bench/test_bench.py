@@ -3,8 +3,7 @@
 import pytest
 
 from headprune_lib.criteria import CRITERIA
-from headprune_lib.replication.bench import bench
-from headprune_lib.replication.bench.translation import sweep_work
+from headprune_lib.replication.bench import bench, loss_sweep_work
 from headprune_lib.replication.setups import TranslationSubject
 
 pytestmark = pytest.mark.nightly
@@ -48,4 +47,4 @@ def test_work_is_that_of_what_comes_after_each_cut(subject):
         *(t * (ends + words + rest) for rest in (0, 2 * square)),
     ]
     whole = s * 2 * encoder + behind
-    assert sweep_work(model, s, t) == pytest.approx((4 * sum(cuts) + whole) / (24 * whole))
+    assert loss_sweep_work(model, s, t) == pytest.approx((4 * sum(cuts) + whole) / (24 * whole))

@@ -14,10 +14,10 @@ from headprune_lib.fairseq_import.load import Dictionary, Splitter
 from headprune_lib.replication.data import Moses
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.models import translators
+from headprune_lib.replication.models.fairseq import MosesPieces
 from headprune_lib.replication.models.translators import (
     END,
     PAD,
-    MosesPieces,
     best_epoch,
     finished,
     full_recipe,

@@ -14,7 +14,7 @@ import torch
 from transformers import BertConfig, BertModel
 
 from headprune_lib.replication import measurements, store
-from headprune_lib.replication.bench.encoder import sweep_work
+from headprune_lib.replication.bench import sweep_work
 from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.measurements.base import Constants
 from headprune_lib.replication.measurements.which_first import values_of
