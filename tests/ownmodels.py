@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from typer.testing import CliRunner
 
-from headprune_lib.cli import app
+from headprune_lib.replication.cli import app
 from headprune_lib.replication.models.pretrained import load_tokenizer
 
 SMALL = {

@@ -8,20 +8,16 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from typer.testing import CliRunner
+from ownmodels import run as headprune
 
 from headprune_lib.replication import measurements, store
-from headprune_lib.replication.cli import app, named_models, results
+from headprune_lib.replication.cli import named_models, results
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.models import encoders as weights
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store import Part, Result
 
 PYTHON = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-
-
-def headprune(*arguments: str):
-    return CliRunner().invoke(app, list(arguments))
 
 
 @pytest.fixture
