@@ -191,14 +191,18 @@ def test_values_that_matter_are_taken(line, elsewhere):
     assert result.exit_code == 0 and " would be stored in " in result.stdout, result.output
 
 
-def test_a_flipped_byte_in_stored_outcomes_is_named_and_measured_again(
-    smoke, tmp_path, monkeypatch
-):
+@pytest.fixture
+def own_results(smoke, tmp_path, monkeypatch):
+    """A test's own folder of results of profile ``smoke``."""
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+    return results_folder(smoke)
+
+
+def test_a_flipped_byte_in_stored_outcomes_is_named_and_measured_again(own_results):
     words = ["reproduce", "figure3b", "--profile", "smoke", "--stored"]
     told = headprune(*words)
     assert told.exit_code == 0, told.output
-    path = results_folder(smoke) / "pruning_curve" / "synthetic.tiny.random.npz"
+    path = own_results / "pruning_curve" / "synthetic.tiny.random.npz"
     whole = path.read_bytes()
     content = bytearray(whole)
     content[len(whole) // 2] ^= 1
@@ -259,16 +263,15 @@ def here(lines: list[str]) -> list[str]:
     return [line for line in lines if line.startswith("  here ")]
 
 
-def test_numbers_of_two_trainings_are_told_apart(smoke, tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+def test_numbers_of_two_trainings_are_told_apart(own_results):
     for artifact in ("table6", "figure1b"):
         words = ("reproduce", artifact, "--profile", "smoke")
         (alone,) = here(headprune(*words).stdout.splitlines())
         first, second = here(headprune(*words, "--by", "training 2").stdout.splitlines())
         assert first.replace(", training 1:", ":") == alone and ", training 2:" in second
         assert second.partition(": ")[2] != first.partition(": ")[2]
-    path = tmp_path / "smoke" / "one_head" / "synthetic.tiny.json"
-    result = store.load(store.Key.at(path), path.parents[1])
+    path = own_results / "one_head" / "synthetic.tiny.json"
+    result = store.load(store.Key.at(path), own_results)
     further = result.values["further"]
     parts = {"training 2": result.parts["training 2"]}
     only = dataclasses.replace(result, values={"further": further}, parts=parts)
@@ -286,16 +289,14 @@ def test_numbers_of_two_trainings_are_told_apart(smoke, tmp_path, monkeypatch):
         ("head_roles", "no number that a claim is judged by: see the file"),
     ],
 )
-def test_a_result_that_no_claim_rests_on_says_its_scores(
-    smoke, tmp_path, monkeypatch, line, wanted
-):
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+@pytest.mark.usefixtures("own_results")
+def test_a_result_that_no_claim_rests_on_says_its_scores(line, wanted):
     done = headprune("reproduce", "--profile", "smoke", *shlex.split(line))
     assert re.search(rf"^  here       {wanted}", done.stdout, re.MULTILINE), done.output
 
 
-def test_effects_that_are_all_alike_leave_the_scores_of_each_domain(smoke, tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+@pytest.mark.usefixtures("own_results")
+def test_effects_that_are_all_alike_leave_the_scores_of_each_domain(smoke):
     result = measurements.get("figure2b", smoke)
     undefined = {"r": None, "interval": [None, None], "p": None}
     agreement = {"pearson": undefined, "spearman": undefined, "within": undefined}
