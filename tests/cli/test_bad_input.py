@@ -103,7 +103,6 @@ OPTIONS = [
     ("--amount 0.5 --device gpu", "no device 'gpu' here"),
     ("--amount 0.5 --bleu", "--bleu is for translation models"),
     ("--amount 0.1", "amount 0.1 of 8 heads is less than one, so none is removed"),
-    ("--amount 0.9 --keep-at-least 2", "but 4 can be removed: each layer keeps 2 (keep_at_least)"),
     ("--amount 0.2 --uniform", "amount 0.2 of 4 heads is less than one"),
     ("--amount 0.5 --report rows.tsv/r.html", "r.html cannot be created in"),
     ("--amount 0.5 --report rows.tsv", "rows.tsv exists and is not overwritten. Give a new path"),

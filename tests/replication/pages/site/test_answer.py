@@ -6,15 +6,13 @@ from headprune_lib.replication.claims.verdict import Judged, Row, Verdict, combi
 from headprune_lib.replication.pages.site.answer import answer, how_sure, standing, tally, title
 
 
-def result(claim, word, half="encoder", power=0.9, met=True):
-    judged = Judged(word, met, "", power)
+def result(claim, word, half="encoder", power=0.9, met=True, trainings=1):
+    judged = Judged(word, met, "", power, trainings=trainings)
     return Row(claim, half, "figure3b", "tiny", judged, seen=True, model="tiny")
 
 
-def verdict(claim, word, *, met=True, trainings=1):
-    judged = Judged(word, met, "", 1.0, trainings=trainings)
-    row = Row(claim, "encoder", "figure3b", "tiny", judged, seen=True, model="tiny")
-    return Verdict(claim, word, (row,))
+def verdict(claim, word, **more):
+    return Verdict(claim, word, (result(claim, word, **more),))
 
 
 HOLDS = [result("C1", "replicates"), result("C1", "replicates", "translation")]
