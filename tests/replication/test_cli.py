@@ -75,7 +75,7 @@ def test_run_writes_in_place_or_beside_where_a_parameter_changes(notebook):
         (["there/smal"], "unknown notebook 'smal'"),
         (["01", "-p", "task", "reviws"], "unknown task 'reviws': did you mean reviews"),
         (["01", "-p", "n_verses", "many"], "n_verses is 'many'. Give a valid integer\n"),
-        (["01", "-p", "profile", "smok"], "unknown profile 'smok': did you mean smoke"),
+        (["01_one_head", "-p", "profile", "smok"], "unknown profile 'smok': did you mean smoke"),
         (["01", "-p", "fresh", "2"], "fresh is 2. Give True or False"),
         (["01", "-p", "device", "cuda:99"], "cuda:99"),
         (["01", "-p", "seed", "5x"], "seed is '5x'. Give a whole number"),
