@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from typer.testing import CliRunner
 
-from headprune_lib.cli import app
+from headprune_lib.replication.cli import app
 from headprune_lib.replication.models.pretrained import load_tokenizer
 
 SMALL = {
@@ -42,32 +42,31 @@ def classifier(**config):
 
 
 def bert(model_class, **config):
-    torch.manual_seed(0)
-    return model_class(transformers.BertConfig(**SMALL, initializer_range=0.3, **config)).eval()
+    return random(model_class, **SMALL, initializer_range=0.3, **config)
 
 
 def bloom():
     """A classifier whose heads can only be masked."""
-    torch.manual_seed(0)
     config = {"vocab_size": 64, "hidden_size": 16, "n_layer": 2, "n_head": 4, "pad_token_id": 0}
-    model_class = transformers.BloomForSequenceClassification
-    return model_class(transformers.BloomConfig(**config, **CLASSES)).eval()
+    return random(transformers.BloomForSequenceClassification, **config, **CLASSES)
 
 
-def language_model():
-    torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(
-        transformers.LlamaConfig(**SMALL, num_key_value_heads=2, initializer_range=0.3)
-    ).eval()
+def language_model(model_class=transformers.LlamaForCausalLM, **config):
+    config = {"num_key_value_heads": 2, **config}
+    return random(model_class, **SMALL, initializer_range=0.3, **config)
 
 
 def translator():
+    config = {"vocab_size": 64, "d_model": 16, "d_kv": 4, "num_heads": 4, "d_ff": 16}
+    return random(
+        transformers.T5ForConditionalGeneration, **config, num_layers=2, decoder_start_token_id=0
+    )
+
+
+def random(model_class, **config):
+    """A model with random weights, the same in each call."""
     torch.manual_seed(0)
-    config = transformers.T5Config(
-        vocab_size=64, d_model=16, d_kv=4, num_heads=4, d_ff=16, num_layers=2,
-        decoder_start_token_id=0,
-    )  # fmt: skip
-    return transformers.T5ForConditionalGeneration(config).eval()
+    return model_class(model_class.config_class(**config)).eval()
 
 
 def kept_in(folder, model):

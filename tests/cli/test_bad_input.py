@@ -47,22 +47,18 @@ def folders(tmp_path_factory):
 
 
 @pytest.fixture
-def headprune(monkeypatch, capfd):
-    """Run the command as its entry point does; errors that no user should see are raised."""
+def refused(monkeypatch, capfd):
+    """Run the command as its entry point does: it ends with code 2 and one line with a message."""
 
-    def run(*words):
+    def check(message, *words):
         monkeypatch.setattr("sys.argv", ["headprune", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
             cli.main()
-        return ended.value.code, capfd.readouterr().err
+        said = capfd.readouterr().err
+        assert ended.value.code == 2 and message in said, said
+        assert said.startswith("headprune: ") and said.count("\n") == 1, said
 
-    return run
-
-
-def one_line(code, said, message):
-    assert code == 2, said
-    assert message in said, said
-    assert said.startswith("headprune: ") and said.count("\n") == 1, said
+    return check
 
 
 # arguments, and the message
@@ -74,22 +70,11 @@ WORDS = [
     ("inspect reviws", "did you mean reviews?"),
     ("inspect ./classifer", "no folder ./classifer (did you mean classifier?)"),
     ("score classifier rows.tvs", "no file rows.tvs (did you mean rows.tsv?)"),
-    (
-        "score nowhere x.tsv --by importence",
-        "unknown criterion 'importence': did you mean importance",
-    ),
-    *(
-        (f"score empty rows.tsv --by {by}", "no head is left in the model")
-        for by in ("importance", "entropy")
-    ),
-    (
-        "prune broken rows.tsv out --amount .5 --by entropy",
-        "the loss before anything is removed is nan",
-    ),
-    (
-        "prune bloom rows.tsv out --amount .5",
-        "no head of BloomForSequenceClassification can be removed: 8 of 8",
-    ),
+    ("score nowhere x.tsv --by importence", "unknown criterion 'importence': did you mean import"),
+    ("score empty rows.tsv", "no head is left in the model"),
+    ("score empty rows.tsv --by entropy", "no head is left in the model"),
+    ("prune broken rows.tsv out --amount .5 --by entropy", "before anything is removed is nan"),
+    ("prune bloom rows.tsv out --amount .5", "no head of BloomForSequenceClassification can be"),
     ("score classifier rows.tsv --text-column txt", "unknown column 'txt': did you mean text"),
     ("score classifier rows.tsv" + 3 * " --text-column text", "Give at most 2"),
     ("prune classifier rows.tsv rows.tsv/out --amount .5", "rows.tsv/out cannot be created in"),
@@ -116,7 +101,6 @@ OPTIONS = [
     ("--lose-nats 1", "--lose-nats needs --held-out"),
     ("--amount 0.5 --held-out x", "--amount takes no --held-out"),
     ("--amount 0.5 --device gpu", "no device 'gpu' here"),
-    ("--amount 0.5 --by importence", "did you mean importance"),
     ("--amount 0.5 --bleu", "--bleu is for translation models"),
     ("--amount 0.1", "amount 0.1 of 8 heads is less than one, so none is removed"),
     ("--amount 0.2 --uniform", "amount 0.2 of 4 heads is less than one"),
@@ -131,7 +115,7 @@ OPTIONS = [
     ("words", "message"),
     [*WORDS, *((f"prune classifier rows.tsv out {words}", said) for words, said in OPTIONS)],
 )
-def test_words_that_cannot_be(headprune, folders, tmp_path, monkeypatch, words, message):
+def test_words_that_cannot_be(refused, folders, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.tsv").write_text(LABELLED)
     for name in ("classifier", "pruned", "even", "empty", "broken", "bloom"):
@@ -139,7 +123,7 @@ def test_words_that_cannot_be(headprune, folders, tmp_path, monkeypatch, words, 
     for name in ("folder.tsv", "full/note"):
         (tmp_path / name).mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
-    one_line(*headprune(*words.split()), message)
+    refused(message, *words.split())
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -150,14 +134,14 @@ def test_words_that_cannot_be(headprune, folders, tmp_path, monkeypatch, words, 
         RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
     ],
 )
-def test_a_lack_of_memory_is_said(headprune, folders, tmp_path, monkeypatch, error):
+def test_a_lack_of_memory_is_said(refused, folders, tmp_path, monkeypatch, error):
     def run_out(*_given, **_named):
         raise error
 
     (tmp_path / "rows.tsv").write_text(LABELLED)
     monkeypatch.setattr(data, "score_heads", run_out)
-    words = ("score", folders / "classifier", tmp_path / "rows.tsv")
-    one_line(*headprune(*words), f"out of memory ({error}). Use another --device, fewer or shorter")
+    message = f"out of memory ({error}). Use another --device, fewer or shorter"
+    refused(message, "score", folders / "classifier", tmp_path / "rows.tsv")
 
 
 # name of the file, its content, the model that it is for, and the message
@@ -186,10 +170,10 @@ FILES = [
 
 
 @pytest.mark.parametrize(("name", "content", "model", "message"), FILES)
-def test_files_that_are_not_data(headprune, folders, tmp_path, name, content, model, message):
+def test_files_that_are_not_data(refused, folders, tmp_path, name, content, model, message):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    one_line(*headprune("score", folders / model, path, "--max-length", 700), message)
+    refused(message, "score", folders / model, path, "--max-length", 700)
 
 
 def config(**changed):
@@ -212,8 +196,8 @@ def cut(name, n):
     return change
 
 
-def without(*pattern):
-    return lambda folder: [path.unlink() for name in pattern for path in folder.glob(name)]
+def without(pattern):
+    return lambda folder: [path.unlink() for path in folder.glob(pattern)]
 
 
 # folder, what is done to it, and the message
@@ -235,9 +219,9 @@ MODELS = [
 
 
 @pytest.mark.parametrize(("name", "damage", "message"), MODELS)
-def test_folders_that_are_not_models(headprune, folders, tmp_path, name, damage, message):
+def test_folders_that_are_not_models(refused, folders, tmp_path, name, damage, message):
     folder, rows = tmp_path / name, tmp_path / "rows.tsv"
     shutil.copytree(folders / name, folder)
     rows.write_text(LABELLED)
     damage(folder)
-    one_line(*headprune("score", folder, rows), message)
+    refused(message, "score", folder, rows)

@@ -9,7 +9,7 @@ import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ownmodels import SMALL, classifier, language_model, tokenizer, translator
+from ownmodels import classifier, language_model, tokenizer, translator
 from tiny import logits_of
 
 from headprune_lib.cli.data import Rows, make_batches, read_rows
@@ -97,10 +97,7 @@ def test_a_regressions_labels_are_numbers_and_have_no_accuracy():
 @pytest.mark.parametrize("piece", [0, 2, 9])
 def test_a_decoders_classifier_reads_the_same_position_in_any_batch(piece):
     # it finds the last token of a text by the configuration's padding token
-    torch.manual_seed(0)
-    model = transformers.LlamaForSequenceClassification(
-        transformers.LlamaConfig(**SMALL, pad_token_id=piece, initializer_range=0.3)
-    ).eval()
+    model = language_model(transformers.LlamaForSequenceClassification, pad_token_id=piece)
     words = tokenizer()
     words.pad_token = None
     rows = Rows(["good", "the film is good", "a very dull plot"], labels=[0, 1, 1])

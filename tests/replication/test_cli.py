@@ -8,20 +8,16 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from typer.testing import CliRunner
+from ownmodels import run as headprune
 
 from headprune_lib.replication import measurements, store
-from headprune_lib.replication.cli import app, results, training
+from headprune_lib.replication.cli import results, training
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.models import encoders as weights
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store import Part, Result
 
 PYTHON = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-
-
-def headprune(*arguments: str):
-    return CliRunner().invoke(app, list(arguments))
 
 
 @pytest.fixture
@@ -79,6 +75,9 @@ def test_run_writes_in_place_or_beside_where_a_parameter_changes(notebook):
         (["there/smal"], "unknown notebook 'smal'"),
         (["01", "-p", "task", "reviws"], "unknown task 'reviws': did you mean reviews"),
         (["01", "-p", "n_verses", "many"], "n_verses is 'many'. Give a valid integer\n"),
+        (["01_one_head", "-p", "profile", "smok"], "unknown profile 'smok': did you mean smoke"),
+        (["01", "-p", "fresh", "2"], "fresh is 2. Give True or False"),
+        (["01", "-p", "device", "cuda:99"], "cuda:99"),
         (["01", "-p", "seed", "5x"], "seed is '5x'. Give a whole number"),
     ],
 )
@@ -98,39 +97,38 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
         ("reproduce all --task sst2", "all does not take --task"),
         ("train synthetic --profile smoke --publish", "for translation models"),
         ("reproduce language_heads --model smollm", "did you mean smollm2"),
-        (
-            "verify one_head --model ./my-checkpoint",
-            "no folder ./my-checkpoint. Give one that",
-        ),
+        ("verify one_head --model ./my-checkpoint", "no folder ./my-checkpoint. Give one that"),
         ("reproduce table1 --model ./my-marian", "no folder ./my-marian. Give one that"),
         ("train deen --model prenorm", "of deen 'prenorm': did you mean pre-norm"),
         ("reproduce figure1b --n-examples 5 --set n_examples=6", "given twice"),
         ("reproduce figure1b --set steps=[", "Give NAME=VALUE"),
         ("reproduce figure1b --set stepps=3", "unknown parameter 'stepps': did you mean"),
         ("reproduce figure1b --set steps=0", "steps is 0. Give at least 1"),
-        (
-            "reproduce figure1b --workers 0",
-            "'--workers': Input should be greater than or equal to 1",
-        ),
+        ("reproduce figure1b --workers 0", "'--workers': Input should be greater than or equal"),
         ("reproduce figure1b --workers 1 --scheduler tcp://x:1", "--scheduler both given"),
         ("reproduce table1 --n-examples 5", "does not depend on --n-examples"),
-        (
-            "reproduce figure1b --set steps=7",
-            "figure1b does not depend on --set steps. Leave it out",
-        ),
-        ("reproduce table1 --set n_scoring=7", "does not depend on --set n_scoring. Leave it out"),
-        (
-            "reproduce figure3b --profile smoke --by importance --set random_orders=3",
-            "does not depend on --set random_orders",
-        ),
-        (
-            "reproduce figure5 --profile smoke --set checkpoints.pre-norm.every=2",
-            "does not depend on --set checkpoints.pre-norm.every",
+        *(
+            (f"reproduce {words} --set {name}={value}", f"does not depend on --set {name}")
+            for words, name, value in [
+                ("figure1b", "steps", 7),
+                ("table1", "n_scoring", 7),
+                ("figure3b --profile smoke --by importance", "random_orders", 3),
+                ("figure5 --profile smoke", "checkpoints.pre-norm.every", 2),
+            ]
         ),
         *(
             (f"reproduce figure1b --set {name}=x", f"{name} is no value to set. Choose a profile")
             for name in ("name", "given", "folder", "main_task")
         ),
+        ("reproduce table1 --n-verses -3 --set steps=0", "steps is 0. Give at least 1. n_verses"),
+        ("reproduce figure1b --set n_examples=2.5", "n_examples is 2.5. Give a valid integer"),
+        ("reproduce figure1b --set finetuning.epohcs=3", "parameter of finetuning 'epohcs': did"),
+        ("reproduce figure1b --set finetuning.learning_rate=fast", "learning_rate is 'fast'. Give"),
+        (
+            "reproduce figure1a --set translation.enfr.post-norm.shape.layers=1.5",
+            "enfr.post-norm.shape.layers is 1.5. Give a valid integer",
+        ),
+        ("reproduce figure1a --set translation.enfr.deep={}", "enfr.deep.shape is missing"),
         ("reproduce table4 --set speed.shape=tyni", "unknown shape 'tyni': did you mean tiny"),
         ("reproduce table4 --set speed.share=-1", "speed.share is -1. Give at least 0"),
         ("reproduce table4 --set speed.share=1.5", "speed.share is 1.5. Give at most 1"),
@@ -156,6 +154,10 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
             for name, part, message in [
                 ("figure1b", "xyzzy", "'xyzzy' is not a training. Give a name such as"),
                 ("figure3b", "importence", "did you mean importance"),
+                ("figure3b", "fisher low", "'fisher low' has low, which fisher does not take"),
+                ("figure3b", "importance-entropy alpha=2", "Give alpha=0 to alpha=1"),
+                ("figure3b", "importance twice", "unknown order 'importance twice'"),
+                ("figure3b", "importance tuned", "have the word tuned, which fits gates"),
                 ("language_recovery", "xyzzy", "Give a name such as 'removed 30%'"),
                 ("figure4", "enc importance", "Begin with enc-enc, enc-dec, dec-dec"),
                 ("table5", "training 77", "training 77 is not one of the profile's"),
@@ -189,28 +191,27 @@ def test_values_that_matter_are_taken(line, elsewhere):
     assert result.exit_code == 0 and " would be stored in " in result.stdout, result.output
 
 
-@pytest.mark.parametrize(
-    ("artifact", "part"),
-    [("figure1b", "outcomes"), ("figure3b", "random")],
-)
-def test_a_flipped_byte_in_stored_outcomes_is_named_and_measured_again(
-    smoke, artifact, part, tmp_path, monkeypatch
-):
+@pytest.fixture
+def own_results(smoke, tmp_path, monkeypatch):
+    """A test's own folder of results of profile ``smoke``."""
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
-    words = ["reproduce", artifact, "--profile", "smoke", "--stored"]
+    return results_folder(smoke)
+
+
+def test_a_flipped_byte_in_stored_outcomes_is_named_and_measured_again(own_results):
+    words = ["reproduce", "figure3b", "--profile", "smoke", "--stored"]
     told = headprune(*words)
     assert told.exit_code == 0, told.output
-    measurement = "pruning_curve" if artifact == "figure3b" else "one_head"
-    path = results_folder(smoke) / measurement / f"synthetic.tiny.{part}.npz"
+    path = own_results / "pruning_curve" / "synthetic.tiny.random.npz"
     whole = path.read_bytes()
     content = bytearray(whole)
     content[len(whole) // 2] ^= 1
     path.write_bytes(content)
-    with pytest.warns(UserWarning, match=rf"{part}.npz is damaged .* set aside as .*damaged-"):
+    with pytest.warns(UserWarning, match=r"random.npz is damaged .* set aside as .*damaged-"):
         again = headprune(*words)
     assert again.exit_code == 0 and path.read_bytes() == whole
-    here = [line for line in told.stdout.splitlines() if line.startswith("  here ")]
-    assert here and {*here} <= {*again.stdout.splitlines()}
+    numbers = here(told.stdout.splitlines())
+    assert numbers and {*numbers} <= {*again.stdout.splitlines()}
 
 
 @pytest.mark.parametrize(
@@ -258,34 +259,25 @@ def test_steps_for_a_gpu_are_skipped_or_copied_and_found_again_and_fail_alone(
     assert {path: path.read_bytes() for path in copied} == copied
 
 
-def lines_of(path: Path, result: Result) -> list[str]:
-    return [line for line in results.compared(result, path) if line.startswith("  here ")]
+def here(lines: list[str]) -> list[str]:
+    return [line for line in lines if line.startswith("  here ")]
 
 
-def test_numbers_of_two_trainings_are_told_apart(smoke, tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
-    told = {}
-    for further in ([], ["training 2"]):
-        for artifact in ("figure1b", "table6"):
-            by = [word for name in further for word in ("--by", name)]
-            done = headprune("reproduce", artifact, "--profile", "smoke", *by)
-            told[artifact, bool(further)] = [
-                line for line in done.stdout.splitlines() if line.startswith("  here ")
-            ]
-    for artifact in ("figure1b", "table6"):
-        (alone,) = told[artifact, False]
-        first, second = told[artifact, True]
+def test_numbers_of_two_trainings_are_told_apart(own_results):
+    for artifact in ("table6", "figure1b"):
+        words = ("reproduce", artifact, "--profile", "smoke")
+        (alone,) = here(headprune(*words).stdout.splitlines())
+        first, second = here(headprune(*words, "--by", "training 2").stdout.splitlines())
         assert first.replace(", training 1:", ":") == alone and ", training 2:" in second
         assert second.partition(": ")[2] != first.partition(": ")[2]
-    path = tmp_path / "smoke" / "one_head" / "synthetic.tiny.json"
-    result = store.load(store.Key.at(path), path.parents[1])
-    values = {"further": result.values["further"]}
-    only = dataclasses.replace(
-        result, values=values, parts={"training 2": result.parts["training 2"]}
-    )
-    assert lines_of(path, only) == [told["figure1b", True][1]]
-    three = {**result.values, "further": {**values["further"], "training 3": result.values}}
-    (mean,) = lines_of(path, dataclasses.replace(result, values=three))
+    path = own_results / "one_head" / "synthetic.tiny.json"
+    result = store.load(store.Key.at(path), own_results)
+    further = result.values["further"]
+    parts = {"training 2": result.parts["training 2"]}
+    only = dataclasses.replace(result, values={"further": further}, parts=parts)
+    assert here(results.compared(only, path)) == [second]
+    three = {**result.values, "further": {**further, "training 3": result.values}}
+    (mean,) = here(results.compared(dataclasses.replace(result, values=three), path))
     assert "in the mean over 3 trainings" in mean and "training 1" not in mean
 
 
@@ -297,23 +289,21 @@ def test_numbers_of_two_trainings_are_told_apart(smoke, tmp_path, monkeypatch):
         ("head_roles", "no number that a claim is judged by: see the file"),
     ],
 )
-def test_a_result_that_no_claim_rests_on_says_its_scores(
-    smoke, tmp_path, monkeypatch, line, wanted
-):
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+@pytest.mark.usefixtures("own_results")
+def test_a_result_that_no_claim_rests_on_says_its_scores(line, wanted):
     done = headprune("reproduce", "--profile", "smoke", *shlex.split(line))
     assert re.search(rf"^  here       {wanted}", done.stdout, re.MULTILINE), done.output
 
 
-def test_effects_that_are_all_alike_leave_the_scores_of_each_domain(smoke, tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+@pytest.mark.usefixtures("own_results")
+def test_effects_that_are_all_alike_leave_the_scores_of_each_domain(smoke):
     result = measurements.get("figure2b", smoke)
     undefined = {"r": None, "interval": [None, None], "p": None}
     agreement = {"pearson": undefined, "spearman": undefined, "within": undefined}
     agreement |= {"left_out": [None, None], "reliability": [None, None], "ceiling": None}
     both = {domain: {"loss": agreement, "accuracy": agreement} for domain in ("a", "b")}
     one_class = dataclasses.replace(result, values={**result.values, "correlations": both})
-    told = lines_of(measurements.where("figure2b", smoke), one_class)
+    told = here(results.compared(one_class, measurements.where("figure2b", smoke)))
     assert [line.rpartition(" ")[0].split("  ")[-1].strip() for line in told] == [
         *("synthetic, accuracy", "synthetic, log_loss"),
         *("synthetic-far, accuracy", "synthetic-far, log_loss"),

@@ -11,10 +11,9 @@ import dask
 import distributed
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from ownmodels import run
 
 from headprune_lib.replication import cluster, measurements
-from headprune_lib.replication.cli import app
 from headprune_lib.replication.engine import run_units, running_on, side_by_side
 from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import Journal, UnitsFailed
@@ -108,8 +107,7 @@ def test_a_measurement_on_two_workers_has_the_same_bytes_as_in_order(
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "in order"))
     measurements.get(artifact, smoke)
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "two"))
-    words = ["reproduce", artifact, "--profile", "smoke", "--workers", "2"]
-    told = CliRunner().invoke(app, words)
+    told = run("reproduce", artifact, "--profile", "smoke", "--workers", 2)
     assert told.exit_code == 0, told.output
     in_order, two = (
         {path.name: path.read_bytes() for path in (tmp_path / folder).rglob("*.npz")}

@@ -1,4 +1,4 @@
-"""Names of parts and of orders: what they say, and what is refused."""
+"""Names of parts and of orders: what they say; how others are refused, ``test_cli.py`` has."""
 
 import pytest
 
@@ -41,17 +41,3 @@ def test_a_name_says_what_its_measurement_lets_it_say(name, says, expected):
     assert {what: found[what] for what in expected} == expected
     if not expected:
         assert {what: found[what] for what in plain} == plain
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("fisher low", "'fisher low' has low, which fisher does not take"),
-        ("importance-entropy alpha=2", "Give alpha=0 to alpha=1"),
-        ("importance twice", "unknown order 'importance twice'"),
-        ("importance tuned", "cannot have the word tuned, which fits gates"),
-    ],
-)
-def test_what_a_criterion_does_not_know_is_refused(name, message):
-    with pytest.raises(ValueError, match=message):
-        read_name(name)

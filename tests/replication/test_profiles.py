@@ -1,7 +1,6 @@
-"""Profiles: the YAML files load, and wrong names are refused with the nearest."""
+"""Profiles: the YAML files load; how wrong values are refused, ``test_cli.py`` has."""
 
 import dataclasses
-import re
 
 import pytest
 
@@ -31,24 +30,3 @@ def test_given_values_replace_those_of_the_file():
     assert given.on("cola").finetuning.epochs == 1  # not CoLA's own ten
     with pytest.raises(ValueError, match="epochs is 0. Give at least 1"):
         dataclasses.replace(plain.finetuning, epochs=0)
-
-
-def enfr(**post_norm):
-    return {"translation": {"enfr": {"post-norm": post_norm}}}
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"steps": 0, "n_verses": -3}, "steps is 0. Give at least 1. n_verses is -3. Give"),
-        ({"n_examples": 2.5}, "n_examples is 2.5. Give a valid integer"),
-        ({"finetuning": {"epohcs": 3}}, "unknown parameter of finetuning 'epohcs': did you mean"),
-        ({"finetuning": {"learning_rate": "fast"}}, "finetuning.learning_rate is 'fast'. Give a"),
-        (enfr(shape={"layers": 1.5}), "enfr.post-norm.shape.layers is 1.5. Give a valid integer"),
-        ({"translation": {"enfr": {"deep": {}}}}, "translation.enfr.deep.shape is missing"),
-    ],
-)
-def test_wrong_values_are_named_with_what_to_give(given, message):
-    with pytest.raises(ValueError, match=re.escape(message)) as refused:
-        load_profile(**given)
-    assert "pydantic" not in str(refused.value)

@@ -47,31 +47,21 @@ def test_a_download_that_breaks_off_goes_on(server, plain, monkeypatch):
 
 
 @slow
-@pytest.mark.parametrize(
-    "first",
-    [
-        lambda whole: b"<html>log in first</html>",
-        lambda whole: whole[:200] + bytes(50) + whole[250:],
-    ],
-    ids=["a page", "other bytes within"],
-)
-def test_a_first_download_that_is_no_archive_is_set_aside_and_not_noted(server, plain, first):
+@pytest.mark.parametrize("damage", ["a page", "other bytes within", "something else"])
+def test_a_first_download_that_is_not_the_archive_is_set_aside_and_not_noted(server, plain, damage):
     served = server.folder / "models" / "fair" / "wmt14" / WMT
-    whole = served.read_bytes()
-    served.write_bytes(first(whole))
-    with pytest.raises(WrongChecksum, match=r"is not a complete archive.*set aside as .*damaged-1"):
+    whole, message = served.read_bytes(), "is not a complete archive"
+    if damage == "something else":
+        message = "lacks dict.en.txt, .*bpecodes"
+        pack(server, {"model.pt": b"x"})
+    else:
+        page = b"<html>log in first</html>"
+        served.write_bytes(page if damage == "a page" else whole[:200] + bytes(50) + whole[250:])
+    with pytest.raises(WrongChecksum, match=rf"{message}.*set aside as .*damaged-1"):
         plain.folder()
     assert noted(plain.url) is None and not plain.here
     served.write_bytes(whole)
     assert plain.folder().is_dir() and noted(plain.url)
-
-
-@slow
-def test_an_archive_of_something_else_is_set_aside(server):
-    archive = pack(server, {"model.pt": b"x"})
-    with pytest.raises(WrongChecksum, match=r"lacks dict.en.txt, .*bpecodes.*set aside as"):
-        archive.folder()
-    assert noted(archive.url) is None
 
 
 def test_what_is_needed_is_unpacked_wherever_it_lies_and_nothing_outside_of_the_folder(

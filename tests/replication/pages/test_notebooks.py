@@ -14,7 +14,6 @@ from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.pages import reruns
 from headprune_lib.replication.pages.display import NOT_BORNE_OUT
 from headprune_lib.replication.pages.notebooks import (
-    find_notebook,
     notebook_parameters,
     notebooks_root,
     run_notebook,
@@ -165,12 +164,6 @@ def test_runs_on_the_smoke_profile(path, smoke, tmp_path):
     assert words_of(outputs_of(written)), "the page says nothing"
     assert not said_of_others(written, path.stem, results_folder(smoke))
     assert path.read_bytes() == committed
-
-
-def test_a_number_names_a_notebook_anywhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in (NOTEBOOKS[-1].stem, NOTEBOOKS[-1].stem[:2]):
-        assert find_notebook(name) == NOTEBOOKS[-1].resolve()
 
 
 def test_what_is_opened_is_a_copy_in_plain_words_that_is_kept(tmp_path, monkeypatch):

@@ -61,19 +61,6 @@ def test_parameters_reach_the_profile():
     assert page.settings.seed == load_profile("smoke").seed
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"profile": "smok"}, "unknown profile 'smok': did you mean smoke"),
-        ({"fresh": "yes"}, r"fresh is 'yes'\. Give True or False"),
-        ({"device": "cuda:99"}, "cuda:99"),
-    ],
-)
-def test_wrong_values_are_refused_before_anything_is_measured(parameters, message):
-    with pytest.raises(WrongParameter, match=message):
-        open_page({"profile": "smoke", "fresh": False, **parameters})
-
-
 def test_papermill_sets_what_the_notebook_declares():
     declared = 'profile = "default"\nn_examples = None'
     check_injected(["", declared, "found = 3"])

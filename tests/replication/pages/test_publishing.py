@@ -26,11 +26,9 @@ def test_citation_zenodo_and_package_agree():
     for name in ("version", "license"):
         assert package[name] == citation[name] == zenodo[name]
     assert (citation["title"], citation["keywords"]) == (zenodo["title"], zenodo["keywords"])
-    names = [
-        [one["name"] for one in package["authors"]],
-        [one["name"] for one in zenodo["creators"]],
-    ]
-    assert names == 2 * [[one["name"] for one in citation["authors"]]]
+    authors = package["authors"], zenodo["creators"], citation["authors"]
+    package_names, zenodo_names, names = ([one["name"] for one in each] for each in authors)
+    assert package_names == zenodo_names == names
     assert f"version {package['version']}" in (ROOT / "index.md").read_text("utf-8")
     (paper,) = (one["value"] for one in citation["references"][0]["identifiers"])
     assert paper == zenodo["related_identifiers"][0]["identifier"]

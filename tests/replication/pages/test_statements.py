@@ -24,7 +24,6 @@ from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store import Key
 
 CURVE = "pruning_curve"
-found = cache(measurements.found)
 
 
 @cache
@@ -51,9 +50,7 @@ def kept(task, model, removed):
 
 
 def c3(task, model):
-    """The first row of C3."""
-    rows = evidence.rows_of(result(CURVE, task, model))
-    return next(row for row in rows if row.claim == "C3")
+    return evidence.judge(result(CURVE, task, model), "C3")
 
 
 def fine_tunings(model, *tasks):
@@ -130,7 +127,7 @@ def same_on_both():
 
 
 def still_to_be_measured():
-    by_kind = [one for one in found("pruning_by_kind") if one.task == "deen"]
+    by_kind = [one for one in measurements.found("pruning_by_kind") if one.task == "deen"]
     return (
         "random" not in result(CURVE, "snli-held", "minilm").parts
         and fine_tunings("post-norm", "deen") == {1}

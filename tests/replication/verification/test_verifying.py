@@ -1,10 +1,9 @@
 """A model trained again has the stored numbers; where it has not, the command says so."""
 
 import pytest
-from typer.testing import CliRunner
+from ownmodels import run
 
 from headprune_lib.replication import measurements, store
-from headprune_lib.replication.cli import app
 from headprune_lib.replication.measurements.obtaining import HALF_OF, results_folder
 from headprune_lib.replication.models import encoders as weights
 from headprune_lib.replication.paths import cache_root
@@ -88,9 +87,9 @@ def test_another_score_another_curve_and_another_importance_disagree(smoke, stor
 
 
 def test_the_command_prints_a_table_and_ends_with_1_where_it_disagrees(smoke, stored):
-    words = ["verify", "table1", "--profile", "smoke"]
+    words = ("verify", "table1", "--profile", "smoke")
     stored("table1", other_weights=True)
-    done = CliRunner().invoke(app, words)
+    done = run(*words)
     assert done.exit_code == 0, done.output
     title, trained, header, first, second = done.stdout.splitlines()[-5:]
     assert title == f"one_head toy post-norm: measured on weights {'0' * 64}"
@@ -99,5 +98,5 @@ def test_the_command_prints_a_table_and_ends_with_1_where_it_disagrees(smoke, st
     assert first.endswith("yes") and second.endswith("yes")
     no_word_is_right = {"raw": lambda raw: raw | {"counts_uncut": 0 * raw["counts_uncut"]}}
     stored("table1", **no_word_is_right, other_weights=True)
-    done = CliRunner().invoke(app, words)
+    done = run(*words)
     assert done.exit_code == 1 and "NO" in done.output
