@@ -28,8 +28,7 @@ import torch
 # cannot import transformers at once.
 from headprune_lib.replication import measurements, setups  # noqa: F401
 from headprune_lib.replication.engine import Unit, turn_passed
-from headprune_lib.replication.store.files import Arrays
-from headprune_lib.replication.store.journal import Journal, UnitsFailed
+from headprune_lib.replication.store.files import Arrays, Journal, UnitsFailed
 
 try:
     import cloudpickle  # a dependency of Dask
