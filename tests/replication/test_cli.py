@@ -247,7 +247,7 @@ def test_steps_for_a_gpu_are_skipped_or_copied_and_found_again_and_fail_alone(
     code, states, checked = ran("--device", "cpu", "--minutes", "0")
     assert (code, states) == (0, ["skipped"] * 4) and checked["agrees"]
     assert checked["apart"]["float32 eager"] == 0 < checked["apart"]["bfloat16 sdpa"] < 0.1
-    broken = dataclasses.replace(measurements.MEASUREMENTS["speed"], measure=lambda: 1 / 0)
+    broken = dataclasses.replace(measurements.MEASUREMENTS["speed"], measure=lambda *_: 1 / 0)
     monkeypatch.setitem(measurements.MEASUREMENTS, "speed", broken)
     assert ran("--device", "cpu")[:2] == (1, ["failed"] + ["measured"] * 3)
     copied = {path: path.read_bytes() for path in tmp_path.glob("*/*/**/*.*")}

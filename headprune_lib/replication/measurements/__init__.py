@@ -20,11 +20,11 @@ from headprune_lib.replication.measurements.obtaining import (
     HALF_OF,
     Request,
     check_task,
+    depends,
     flat,
     half_of,
     load_for,
     obtain,
-    without,
 )
 from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.profiles import Profile, enter_own, load_profile
@@ -92,8 +92,8 @@ def get(
     """
     request, left_out = find_artifact(name, profile, task, parts), []
     if parts is None:
-        profile, depends, left_out = request.as_asked()
-        request, fresh = request._replace(profile=profile), fresh and depends
+        request, depends_on_number, left_out = request.as_asked()
+        fresh = fresh and depends_on_number
 
     def begin(missing: list[str]) -> None:
         if announce is not None:
@@ -107,9 +107,7 @@ def where(
 ) -> Path:
     """The path of the JSON file in which :func:`get` stores a result; takes the same arguments."""
     request = find_artifact(name, profile, task, parts)
-    if parts is None:
-        request = request._replace(profile=request.as_asked()[0])
-    return request.key.path(request.folder(request.signatures(parts)))
+    return (request.as_asked()[0] if parts is None else request).path(parts)
 
 
 def asked(
@@ -137,7 +135,7 @@ def asked(
     """
     if wrong := sorted(_FIXED & (values := dict(values or {})).keys()):
         raise ValueError(f"{wrong[0]} is no value to set. Choose a profile with --profile")
-    names_set = [each for each, _ in flat(values) if each not in _HOW]
+    fields_set = [field for field, _ in flat(values) if field not in _HOW]
     enter_own(values)
     numbers = {option: value for option, value in numbers.items() if value is not None}
     if name == "all":
@@ -150,50 +148,28 @@ def asked(
     halves, half = halves_of(name), _half(name, task)
     check_task(task, profile, halves)
     _check_text(name, half, values.get("data"))
-    options = HALF_OF[half].options
-    for option in numbers.keys() - options.keys():
-        raise ValueError(_unused(name, option.replace("_", "-")))
     loaded = load_for([half], profile, task, values, model=model, **numbers)
     pair = task if half == "translation" else None
-    request = find_artifact(name, loaded, pair, parts)
-    _, half, settings, task = request
+
+    def ask(settings: Profile) -> Request:
+        return find_artifact(name, settings, pair, parts)
+
+    _, _, settings, task = ask(loaded)
     if half == "translation":
         settings.translator(task, settings.model_of(task))  # refuses an unknown model
-    for option in numbers:
-        if not request.depends_on(options[option], parts):
-            raise ValueError(_unused(name, option.replace("_", "-")))
-    for each in names_set:
-        if not _uses(name, loaded, each, request, pair, parts):
-            raise ValueError(_unused(name, f"set {each}"))
+    fields_of = HALF_OF[half].options
+    given = {option.replace("_", "-"): fields_of.get(option, ()) for option in numbers}
+    given |= {f"set {field}": (field,) for field in fields_set}
+    for option, fields in given.items():
+        if not (fields and depends(ask, loaded, fields, parts)):
+            raise ValueError(f"{name} does not depend on --{option}. Leave it out")
     return settings, pair
-
-
-def _uses(
-    name: str,
-    profile: Profile,
-    given: str,
-    request: Request,
-    pair: str | None,
-    parts: Sequence[str] | None,
-) -> bool:
-    """Whether a request would be another without a value given; the profile's own value does."""
-    try:
-        other = load_profile(profile.name, **without(profile.given, given))
-        return other == profile or not request.same_as(
-            find_artifact(name, other, pair, parts), parts
-        )
-    except ValueError:  # nothing can be measured without it
-        return True
 
 
 _FIXED = {"name", "given", "folder", "main_task"}
 """A profile's fields that nobody sets: what it is called, and where its results lie."""
 _HOW = {"device", "data", "batch_size", "language.batch_size"}
 """Values that say how or on what something is measured, and are in no signature by their name."""
-
-
-def _unused(name: str, option: str) -> str:
-    return f"{name} does not depend on --{option}. Leave it out"
 
 
 def _check_text(name: str, half: Half, data: str | None) -> None:
@@ -253,7 +229,13 @@ def find_artifact(
                 f"{name} has no translation task {task!r}. Choose any other task with load_profile"
             )
         if artifact is not None and artifact.task != paper.MAIN:
-            profile = _on(profile, name, profile.stand_ins.get(artifact.task, artifact.task))
+            wanted = profile.stand_ins.get(artifact.task, artifact.task)
+            if wanted != profile.task and "task" in profile.given:
+                raise ValueError(
+                    f"{name} is about {wanted}, not {profile.task}. "
+                    f"Use figure3b with task={profile.task}"
+                )
+            profile = profile if wanted == profile.task else profile.on(wanted)
         task = HALF_OF[half].task(profile)
     request = Request(measurement, half, profile, task)
     request.check_parts(parts or ())
@@ -267,17 +249,6 @@ def artifacts(profile: Profile) -> list[str]:
         if artifact.half in profile.halves:
             by_key.setdefault(find_artifact(name, profile).key, name)
     return list(by_key.values())
-
-
-def _on(profile: Profile, name: str, task: str) -> Profile:
-    """The profile on the task that a figure of the paper is about."""
-    if task == profile.task:
-        return profile
-    if "task" in profile.given:
-        raise ValueError(
-            f"{name} is about {task}, not {profile.task}. Use figure3b with task={profile.task}"
-        )
-    return profile.on(task)
 
 
 def found(*names: str, root: Path | None = None) -> list[Result]:

@@ -36,8 +36,7 @@ from headprune_lib.replication.store import Journal, Key, Part, Result, ResultDa
 from headprune_lib.replication.store.files import check_writable, locked
 from headprune_lib.replication.store.results import part_path
 
-Checksums = dict[str, str]
-Origins = tuple[list[Checksums], Checksums, dict[str, Any]]
+Origins = tuple[list[dict[str, str]], dict[str, str], dict[str, Any]]
 """Checksums of each text, those of base weights, and the recipe of each training."""
 
 
@@ -71,6 +70,15 @@ class _Reading:
         if model in known:
             return known[model].given or model
         return profile.given.get("translation_model", model)
+
+    def weights_at_hand(self, profile: Profile, task: str, run: dict[str, Any]) -> Path | None:
+        """The file of a run's weights, committed or cached; None if it was not trained here.
+
+        Args:
+            run: a result's entry for a training: its seed, and the epoch or update if a checkpoint
+                within it was measured.
+        """
+        return None
 
 
 class _Encoder(_Reading):
@@ -108,12 +116,6 @@ class _Encoder(_Reading):
         return committed, {*profile.further_seeds} <= {*committed.further_seeds}
 
     def weights_at_hand(self, profile: Profile, _task: str, run: dict[str, Any]) -> Path | None:
-        """The file of a run's weights, committed or cached; None if it was not trained here.
-
-        Args:
-            run: a result's entry for a training: its seed, and the epoch or update if a checkpoint
-                within it was measured.
-        """
         path = weights_path(profile.model, recipe(profile, run["seed"]))
         return path if path.is_file() else None
 
@@ -164,7 +166,7 @@ class _Translation(_Reading):
         return stored_weights(profile, task, run["seed"], model=profile.model_of(task), **within)
 
 
-class _Language(_Reading):
+class _Language(_Reading):  # nobody trains these: a signature holds the checksum of their weights
     task_field, measured = "language_task", "a language model"
     options: ClassVar = {"task": ("language_task",), "model": ("language_model",)}
 
@@ -187,9 +189,6 @@ class _Language(_Reading):
         model = profile.language_model
         own_text = task in OWN_TEXTS or bool(LANGUAGE_MODELS[model].given)
         return load_profile(profile.name, language_task=task, language_model=model), not own_text
-
-    def weights_at_hand(self, profile: Profile, task: str, run: dict[str, Any]) -> Path | None:
-        return None  # nobody trains these: a signature holds the checksum of their weights
 
 
 HALF_OF: dict[Half, _Encoder | _Translation | _Language] = {
@@ -222,7 +221,7 @@ def load_for(
 
     Args:
         halves: the halves in which the options apply; each maps them to its own fields.
-        task: the task; a language pair is only checked, since it is no value of a profile.
+        task: the task; a language pair is no value of a profile.
         values: fields of the profile to override.
         options: options of the halves; None for those not given.
 
@@ -239,10 +238,7 @@ def load_for(
     }
     if twice := options_given.keys() & values.keys():
         raise ValueError(f"{', '.join(sorted(twice))}: given twice, by an option and by --set")
-    settings = load_profile(profile, **options_given, **values)
-    if halves == ["translation"] and task is not None:
-        settings.translator(task, settings.model_of(task))
-    return settings
+    return load_profile(profile, **options_given, **values)
 
 
 def check_task(task: str | None, profile: str, halves: Sequence[Half]) -> None:
@@ -277,10 +273,9 @@ class Request(NamedTuple):
         """Names of the parts that the measurement has for the profile."""
         return self.measurement.parts(self.profile, self.half, self.task)
 
-    @property
-    def path(self) -> Path:
+    def path(self, parts: Sequence[str] | None = None) -> Path:
         """The JSON file that the result is stored in: the committed one, or one of the cache."""
-        return self.key.path(self.folder(self.signatures()))
+        return self.key.path(self.folder(self.signatures(parts)))
 
     def signature(self, part: str, *, registered: bool = False) -> dict[str, Any]:
         """The signature of a part: parameters, data, base weights and training recipes.
@@ -357,53 +352,25 @@ class Request(NamedTuple):
         text = own_text(profile.given.get("data"))
         elsewhere |= text.fields.keys() if text else set()
         left = {name: value for name, value in profile.given.items() if name not in elsewhere}
-        usual = load_profile(profile.name, task=profile.task)
+        usual = load_profile(profile.name)
+
+        def used(fields: Sequence[str]) -> bool:
+            return depends(lambda other: self._replace(profile=other), profile, fields, parts)
+
         for option, fields in numbers.items():
             if len(values := {left.get(field) for field in fields}) == 1 and None not in values:
-                if self.depends_on(fields, parts):
-                    yield f"--{option.replace('_', '-')} {values.pop()}"
                 left = {name: value for name, value in left.items() if name not in fields}
+                if used(fields):
+                    yield f"--{option.replace('_', '-')} {values.pop()}"
         for name in ("data", "device"):
             value = left.pop(name, None)
             if value not in (None, getattr(usual, name)):
                 yield f"--{name} {_from_home(value)}"
         for name, value in flat(left):
-            if not self.uses(name, parts):
-                continue
-            written = yaml.safe_dump(value, default_flow_style=True, width=1000)
-            written = written.removesuffix("...\n").strip()
-            yield f"--set {shlex.quote(f'{name}={written}')}"
-
-    def depends_on(self, fields: Sequence[str], parts: Sequence[str] | None) -> bool:
-        """Whether the whole numbers given for some fields change the signature of any part.
-
-        They are left out, and then increased by one: they may be equal to the profile's values.
-        """
-
-        def digests(values: dict[str, Any]) -> dict[str, str] | None:
-            try:
-                other = self._replace(profile=load_profile(self.profile.name, **values))
-                return {name: signed["digest"] for name, signed in other.signatures(parts).items()}
-            except ValueError:  # a number that the part cannot be measured with
-                return None
-
-        values = self.profile.given
-        without = {name: value for name, value in values.items() if name not in fields}
-        greater = {name: value + 1 if name in fields else value for name, value in values.items()}
-        return any(digests(other) != digests(values) for other in (without, greater))
-
-    def uses(self, name: str, parts: Sequence[str] | None) -> bool:
-        """Whether the result would be another without a given value, such as ``speed.share``."""
-        given = without(self.profile.given, name)
-        try:
-            other = self._replace(profile=load_profile(self.profile.name, **given))
-            return not self.same_as(other, parts)
-        except ValueError:  # nothing can be measured without it
-            return True
-
-    def same_as(self, other: Request, parts: Sequence[str] | None) -> bool:
-        """Whether another request asks for the same result, or for the same parts of it."""
-        return self.key == other.key and self.signatures(parts) == other.signatures(parts)
+            if used([name]):
+                written = yaml.safe_dump(value, default_flow_style=True, width=1000)
+                written = written.removesuffix("...\n").strip()
+                yield f"--set {shlex.quote(f'{name}={written}')}"
 
     def check_parts(self, names: Sequence[str]) -> None:
         """Raises ValueError for a part that the measurement does not have."""
@@ -418,14 +385,14 @@ class Request(NamedTuple):
             if half == "translation" and (match := re.search(r"(?:^| )training (\d+)$", name)):
                 profile.check_training(task, int(match[1]))
 
-    def as_asked(self) -> tuple[Profile, bool, list[str]]:
+    def as_asked(self) -> tuple[Request, bool, list[str]]:
         """Restrict a run that asks for fewer test texts than its profile has to what it needs.
 
         If the result depends on the number of texts, it needs only the first training; if not, the
         stored result is used. Choices on training text use no more texts than are tested.
 
         Returns:
-            the profile, whether the result depends on the requested number, and the trainings that
+            the request, whether the result depends on the requested number, and the trainings that
             are left out, such as ``["seed 2"]``. A profile that asks for no fewer is not changed.
         """
         profile, usual = self.profile, load_profile(self.profile.name, task=self.profile.task)
@@ -436,11 +403,11 @@ class Request(NamedTuple):
             and asked < (getattr(usual, name) or float("inf"))
         ]
         if not less:
-            return profile, True, []
+            return self, True, []
         whole = dataclasses.replace(profile, **{name: getattr(usual, name) for name in less})
         signatures = self.signatures()
         if signatures == self._replace(profile=whole).signatures():
-            return profile, False, []
+            return self, False, []
         if self.half == "translation":
             first_seed = profile.trainings(self.task)[0]
             first = dataclasses.replace(profile, translation_seed=first_seed)
@@ -450,8 +417,35 @@ class Request(NamedTuple):
                 # as n_verses limits choices too
                 n_selection = min(profile.n_selection, profile.given["n_examples"])
                 first = dataclasses.replace(first, n_selection=n_selection)
-        left_out = _trainings(signatures) - _trainings(self._replace(profile=first).signatures())
-        return first, True, sorted(left_out)
+        request = self._replace(profile=first)
+        left_out = _trainings(signatures) - _trainings(request.signatures())
+        return request, True, sorted(left_out)
+
+
+def depends(
+    ask: Callable[[Profile], Request],
+    profile: Profile,
+    fields: Sequence[str],
+    parts: Sequence[str] | None,
+) -> bool:
+    """Whether the result would be another without the values given for some fields.
+
+    A value that is the profile's own counts.
+
+    Args:
+        ask: returns the request with a profile.
+        fields: names such as ``speed.share``.
+    """
+    left = profile.given
+    for name in fields:
+        left = without(left, name)
+    try:
+        usual, other = (load_profile(profile.name, **values) for values in (profile.given, left))
+        requests = ask(usual), ask(other)
+        first, second = ((request.key, request.signatures(parts)) for request in requests)
+    except ValueError:  # nothing can be measured without it
+        return True
+    return other == usual or first != second
 
 
 def results_folder(profile: Profile) -> Path:
@@ -527,16 +521,16 @@ def obtain(
     fingerprint = store.fingerprint(measurement.name, measurement.statistics[half])
     kept = _stored(key, root, command)
     usable = _usable(kept, request, signatures, fresh, root)
-    usable = _readable(usable) if checked else usable
-    missing = [name for name in signatures if name not in usable]
     digests = "".join(signed["digest"] for signed in signatures.values())
     digest = hashlib.sha256(digests.encode()).hexdigest()[:16]
     folder = cache_root() / "journals" / key.measurement
     journal = Journal(folder / f"{key.task}.{key.model}-{digest}")
-    if kept and kept.statistics == fingerprint and {*usable} == {*kept.parts} and not missing:
+    fits = kept is not None and kept.statistics == fingerprint
+    if checked or not (fits and {*signatures} <= {*usable} == {*kept.parts}):
+        usable = _readable(usable)
+    if fits and {*signatures} <= {*usable} == {*kept.parts}:
         journal.finish()
         return kept
-    usable = _readable(usable)
     missing = [name for name in signatures if name not in usable]
     about = kept and {name: getattr(kept, name) for name in _ABOUT}
     if missing:
@@ -555,8 +549,10 @@ def obtain(
     with locked(key.path(root)):
         if kept := _stored(key, root, command):
             usable |= _readable(_usable(kept, request, signatures, fresh, root))
-            for name in measured.keys() & kept.parts.keys():
-                measured[name].provenance = again(measured[name].provenance, kept.parts[name])
+            for name in measured.keys() & kept.parts.keys():  # when they were first seen
+                before = kept.parts[name].provenance
+                first = before.get("first_measured", before["date"])
+                measured[name].provenance["first_measured"] = first
         every = usable | measured
         every = {name: every[name] for name in dict.fromkeys([*signatures, *every])}
         store.save(
@@ -599,15 +595,6 @@ def _measured(
     return Part(signature, runs, provenance, measured.raw), {
         name: getattr(measured, name) for name in _ABOUT
     }
-
-
-def again(provenance: dict[str, Any], before: Part) -> dict[str, Any]:
-    """The provenance of a part that replaces one of the same name.
-
-    It keeps the date of the first measurement, when the outcomes were first seen.
-    """
-    first = before.provenance.get("first_measured", before.provenance["date"])
-    return {**provenance, "first_measured": first}
 
 
 def _stored(key: Key, root: Path, command: str) -> Result | None:

@@ -131,7 +131,7 @@ def _results_of(request: Request) -> Path:
     else:
         trained = profile.translator(request.task, profile.model_of(request.task))
         known = isinstance(trained, Published) and trained.folder is not None
-    return request.path.parents[1] if known else results_folder(profile)
+    return request.path().parents[1] if known else results_folder(profile)
 
 
 def _training(half: Half, profile: Profile, task: str, seed: int) -> Iterator[Step]:

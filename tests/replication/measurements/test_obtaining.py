@@ -13,7 +13,7 @@ from headprune_lib import ones_mask
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication import measurements
 from headprune_lib.replication.measurements import MEASUREMENTS
-from headprune_lib.replication.measurements.base import HALVES, Measurement, Own
+from headprune_lib.replication.measurements.base import HALVES, Own, measurement
 from headprune_lib.replication.measurements.estimates import Resamples
 from headprune_lib.replication.measurements.obtaining import (
     HALF_OF,
@@ -162,15 +162,14 @@ class Noted:
         return {name: [raw["right"].mean(), rates[name]] for name, raw in outcomes.items()}
 
     def obtain(self, *parts, version=1, n=3, seed=0, orders=None, **options):
-        noted = Measurement(
+        noted = measurement(
             "noted",
-            version,
-            {"encoder": Resamples(seed=seed)},
-            lambda: {"n": n},
-            self.measure,
-            self.summarise,
+            version=version,
+            parameters=lambda: {"n": n},
+            statistics=Resamples(seed=seed),
             own=lambda part: Own({"order": (orders or {}).get(part, part)}),
-        )
+        )(self.measure)
+        noted.summary(self.summarise)
         request = Request(noted, "encoder", load_profile("smoke"), "synthetic")
         return obtain(request, parts=parts or None, **options)
 
