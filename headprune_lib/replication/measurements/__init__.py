@@ -156,7 +156,7 @@ def asked(
 
     _, _, settings, task = ask(loaded)
     if half == "translation":
-        settings.translator(task, settings.model_of(task))  # refuses an unknown model
+        settings.translator(task)  # refuses an unknown model
     fields_of = HALF_OF[half].options
     given = {option.replace("_", "-"): fields_of.get(option, ()) for option in numbers}
     given |= {f"set {field}": (field,) for field in fields_set}

@@ -57,10 +57,6 @@ class _Reading:
         """The profile's own task."""
         return getattr(profile, self.task_field)
 
-    def usual(self, profile: Profile) -> str | None:
-        """The task that a command need not name; None if it must name one."""
-        return self.task(load_profile(profile.name))
-
     def given(self, profile: Profile, task: str) -> str | None:
         """The name of a model that a command must give; None for the profile's usual one."""
         usual = self.model(load_profile(profile.name), task)
@@ -129,9 +125,6 @@ class _Translation(_Reading):
         "seed": ("translation_seed",),
     }
 
-    def usual(self, _profile: Profile) -> None:
-        return None
-
     def tasks(self, profile: str) -> Sequence[str]:
         return [*load_profile(profile).translators, *own_pairs()]
 
@@ -147,7 +140,7 @@ class _Translation(_Reading):
     ) -> Origins:
         pairs = [TRANSLATION_TASKS[name] for name in texts]
         data = [read.registered if registered else read.checksums for read in pairs]
-        trained = profile.translator(task, profile.model_of(task))
+        trained = profile.translator(task)
         recipes = {
             f"seed {seed}": full_recipe(task, trained, seed, final=True, registered=registered)
             for seed in own.seeds or profile.trainings(task)[:1]
@@ -158,7 +151,7 @@ class _Translation(_Reading):
         model = self.given(profile, task)
         committed = load_profile(profile.name, task=profile.task, translation_model=model)
         known = {*profile.trainings(task)} <= {*committed.trainings(task)}
-        trained = profile.translator(task, profile.model_of(task))
+        trained = profile.translator(task)
         return committed, known and not (isinstance(trained, Published) and trained.folder)
 
     def weights_at_hand(self, profile: Profile, task: str, run: dict[str, Any]) -> Path | None:
@@ -333,7 +326,8 @@ class Request(NamedTuple):
         """The command that measures the result again."""
         of, profile, task = HALF_OF[self.half], self.profile, self.task
         words = ["headprune reproduce", self.measurement.name, f"--profile {profile.name}"]
-        words += [f"--task {task}"] if task != of.usual(profile) else []
+        if self.half == "translation" or task != of.task(load_profile(profile.name)):
+            words.append(f"--task {task}")
         words += [f"--model {_from_home(each)}" for each in [of.given(profile, task)] if each]
         words += [f"--by {name!r}" for name in parts or ()]
         return " ".join([*words, *self._values_given(parts)])
@@ -353,24 +347,24 @@ class Request(NamedTuple):
         elsewhere |= text.fields.keys() if text else set()
         left = {name: value for name, value in profile.given.items() if name not in elsewhere}
         usual = load_profile(profile.name)
-
-        def used(fields: Sequence[str]) -> bool:
-            return depends(lambda other: self._replace(profile=other), profile, fields, parts)
-
         for option, fields in numbers.items():
             if len(values := {left.get(field) for field in fields}) == 1 and None not in values:
                 left = {name: value for name, value in left.items() if name not in fields}
-                if used(fields):
+                if self.depends(fields, parts):
                     yield f"--{option.replace('_', '-')} {values.pop()}"
         for name in ("data", "device"):
             value = left.pop(name, None)
             if value not in (None, getattr(usual, name)):
                 yield f"--{name} {_from_home(value)}"
         for name, value in flat(left):
-            if used([name]):
+            if self.depends([name], parts):
                 written = yaml.safe_dump(value, default_flow_style=True, width=1000)
                 written = written.removesuffix("...\n").strip()
                 yield f"--set {shlex.quote(f'{name}={written}')}"
+
+    def depends(self, fields: Sequence[str], parts: Sequence[str] | None = None) -> bool:
+        """Whether the result would be another without the values given for some fields."""
+        return depends(lambda other: self._replace(profile=other), self.profile, fields, parts)
 
     def check_parts(self, names: Sequence[str]) -> None:
         """Raises ValueError for a part that the measurement does not have."""
@@ -404,9 +398,7 @@ class Request(NamedTuple):
         ]
         if not less:
             return self, True, []
-        whole = dataclasses.replace(profile, **{name: getattr(usual, name) for name in less})
-        signatures = self.signatures()
-        if signatures == self._replace(profile=whole).signatures():
+        if not self.depends(less):
             return self, False, []
         if self.half == "translation":
             first_seed = profile.trainings(self.task)[0]
@@ -418,7 +410,7 @@ class Request(NamedTuple):
                 n_selection = min(profile.n_selection, profile.given["n_examples"])
                 first = dataclasses.replace(first, n_selection=n_selection)
         request = self._replace(profile=first)
-        left_out = _trainings(signatures) - _trainings(request.signatures())
+        left_out = _trainings(self.signatures()) - _trainings(request.signatures())
         return request, True, sorted(left_out)
 
 
@@ -525,10 +517,10 @@ def obtain(
     digest = hashlib.sha256(digests.encode()).hexdigest()[:16]
     folder = cache_root() / "journals" / key.measurement
     journal = Journal(folder / f"{key.task}.{key.model}-{digest}")
-    fits = kept is not None and kept.statistics == fingerprint
-    if checked or not (fits and {*signatures} <= {*usable} == {*kept.parts}):
+    summarised = kept is not None and kept.statistics == fingerprint
+    if checked or not (summarised and {*signatures} <= {*usable} == {*kept.parts}):
         usable = _readable(usable)
-    if fits and {*signatures} <= {*usable} == {*kept.parts}:
+    if summarised and {*signatures} <= {*usable} == {*kept.parts}:
         journal.finish()
         return kept
     missing = [name for name in signatures if name not in usable]
