@@ -30,23 +30,13 @@ from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.profiles import Profile, enter_own, load_profile
 from headprune_lib.replication.store import Key, Result
 
-
-def _declared() -> dict[str, Measurement]:
-    """The measurements declared by the modules of this package, by name."""
-    modules = [
-        importlib.import_module(f"{__name__}.{module.name}")
-        for module in pkgutil.iter_modules(__path__)
-    ]
-    declared = [
-        value
-        for module in modules
-        for value in vars(module).values()
-        if isinstance(value, Measurement)
-    ]
-    return {measurement.name: measurement for measurement in declared}
-
-
-MEASUREMENTS: dict[str, Measurement] = _declared()
+MEASUREMENTS: dict[str, Measurement] = {
+    declared.name: declared
+    for module in pkgutil.iter_modules(__path__)
+    for declared in vars(importlib.import_module(f"{__name__}.{module.name}")).values()
+    if isinstance(declared, Measurement)
+}
+"""All measurements by name: those that the modules of this package declare."""
 
 
 class Upcoming(NamedTuple):

@@ -32,7 +32,7 @@ from headprune_lib.replication.models.translators import full_recipe, stored_wei
 from headprune_lib.replication.models.weights import sha256_of
 from headprune_lib.replication.paths import cache_root, models_root, results_root
 from headprune_lib.replication.profiles import Profile, Published, load_profile
-from headprune_lib.replication.store import Journal, Key, Part, Result, ResultDamaged
+from headprune_lib.replication.store import Journal, Key, Measured, Part, Result, ResultDamaged
 from headprune_lib.replication.store.files import check_writable, locked
 from headprune_lib.replication.store.results import part_path
 
@@ -243,9 +243,6 @@ def check_task(task: str | None, profile: str, halves: Sequence[Half]) -> None:
 
 # --- requests -------------------------------------------------------------------------------------
 
-LIMITS = ("n_examples", "n_verses", "n_headline")
-"""Limits on the number of test texts; giving fewer than the profile asks for a quick run."""
-
 
 class Request(NamedTuple):
     """A measurement with a profile on a task, of one half of the paper or of language models."""
@@ -392,7 +389,7 @@ class Request(NamedTuple):
         profile, usual = self.profile, load_profile(self.profile.name, task=self.profile.task)
         less = [
             name
-            for name in LIMITS
+            for name in ("n_examples", "n_verses", "n_headline")
             if (asked := profile.given.get(name)) is not None
             and asked < (getattr(usual, name) or float("inf"))
         ]
@@ -524,18 +521,16 @@ def obtain(
         journal.finish()
         return kept
     missing = [name for name in signatures if name not in usable]
-    about = kept and {name: getattr(kept, name) for name in _ABOUT}
     if missing:
         check_writable(key.path(root).parent, folder)
         begin(missing)
-    measured = {}
     journal.lap()
     measures = [
         partial(_measured, request, name, signatures[name], journal, command) for name in missing
     ]
     done = side_by_side(measures, "/".join(key))
-    for name, (part, about_part) in zip(missing, done, strict=True):
-        measured[name], about = part, about_part
+    measured = {name: part for name, (part, _) in zip(missing, done, strict=True)}
+    about = done[-1][1] if done else kept
     # Another process may have stored parts since, or be about to: the lock keeps others from
     # storing this result between our reading it again and our saving it.
     with locked(key.path(root)):
@@ -549,12 +544,11 @@ def obtain(
         every = {name: every[name] for name in dict.fromkeys([*signatures, *every])}
         store.save(
             Result(
-                *key,
-                profile=profile.name,
+                *(*key, profile.name),
+                *(about.dataset, about.n_examples, about.metric, about.unit),
                 values=measurement.values_of(half, every),
                 statistics=fingerprint,
                 parts=every,
-                **about,
             ),
             root,
         )
@@ -563,17 +557,14 @@ def obtain(
     return result
 
 
-_ABOUT = ("dataset", "n_examples", "metric", "unit")
-
-
 def _measured(
     request: Request,
     part: str,
     signature: dict[str, Any],
     journal: Journal,
     command: str,
-) -> tuple[Part, dict[str, Any]]:
-    """Measure a part; return it with the data set, number of texts, metric and unit."""
+) -> tuple[Part, Measured]:
+    """Measure a part; return it with what was measured."""
     measurement, half, profile, task = request
     needs = {needed.name: needed for needed in measurement.own(profile, half, part).needs}
 
@@ -584,9 +575,7 @@ def _measured(
     devices = everywhere(store.computing_on, profile.device)
     provenance = store.provenance(command, journal.lap(), devices)
     runs = store.plain(measured.runs, "runs")
-    return Part(signature, runs, provenance, measured.raw), {
-        name: getattr(measured, name) for name in _ABOUT
-    }
+    return Part(signature, runs, provenance, measured.raw), measured
 
 
 def _stored(key: Key, root: Path, command: str) -> Result | None:
