@@ -80,24 +80,20 @@ def get(
     Raises:
         ValueError: see ``find_artifact``.
     """
-    request, left_out = find_artifact(name, profile, task, parts), []
-    if parts is None:
-        request, depends_on_number, left_out = request.as_asked()
-        fresh = fresh and depends_on_number
+    request, depends_on_number, left_out = find_artifact(name, profile, task, parts).as_asked()
 
     def begin(missing: list[str]) -> None:
         if announce is not None:
             announce(Upcoming(request, missing, left_out))
 
-    return obtain(request, parts=parts, fresh=fresh, checked=checked, begin=begin)
+    return obtain(request, fresh=fresh and depends_on_number, checked=checked, begin=begin)
 
 
 def where(
     name: str, profile: Profile, task: str | None = None, parts: Sequence[str] | None = None
 ) -> Path:
     """The path of the JSON file in which :func:`get` stores a result; takes the same arguments."""
-    request = find_artifact(name, profile, task, parts)
-    return (request.as_asked()[0] if parts is None else request).path(parts)
+    return find_artifact(name, profile, task, parts).as_asked()[0].path
 
 
 def asked(
@@ -144,14 +140,14 @@ def asked(
     def ask(settings: Profile) -> Request:
         return find_artifact(name, settings, pair, parts)
 
-    _, _, settings, task = ask(loaded)
+    _, _, settings, task, _ = ask(loaded)
     if half == "translation":
         settings.translator(task)  # refuses an unknown model
     fields_of = HALF_OF[half].options
     given = {option.replace("_", "-"): fields_of.get(option, ()) for option in numbers}
     given |= {f"set {field}": (field,) for field in fields_set}
     for option, fields in given.items():
-        if not (fields and depends(ask, loaded, fields, parts)):
+        if not (fields and depends(ask, loaded, fields)):
             raise ValueError(f"{name} does not depend on --{option}. Leave it out")
     return settings, pair
 
@@ -227,8 +223,8 @@ def find_artifact(
                 )
             profile = profile if wanted == profile.task else profile.on(wanted)
         task = HALF_OF[half].task(profile)
-    request = Request(measurement, half, profile, task)
-    request.check_parts(parts or ())
+    request = Request(measurement, half, profile, task, parts)
+    request.check_parts()
     return request
 
 

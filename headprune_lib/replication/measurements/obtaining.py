@@ -245,12 +245,17 @@ def check_task(task: str | None, profile: str, halves: Sequence[Half]) -> None:
 
 
 class Request(NamedTuple):
-    """A measurement with a profile on a task, of one half of the paper or of language models."""
+    """A measurement with a profile on a task, of one half of the paper or of language models.
+
+    Attributes:
+        by: names of the parts that are asked for; None for all that there are for the profile.
+    """
 
     measurement: Measurement
     half: Half
     profile: Profile
     task: str
+    by: Sequence[str] | None = None
 
     @property
     def key(self) -> Key:
@@ -263,9 +268,10 @@ class Request(NamedTuple):
         """Names of the parts that the measurement has for the profile."""
         return self.measurement.parts(self.profile, self.half, self.task)
 
-    def path(self, parts: Sequence[str] | None = None) -> Path:
+    @property
+    def path(self) -> Path:
         """The JSON file that the result is stored in: the committed one, or one of the cache."""
-        return self.key.path(self.folder(self.signatures(parts)))
+        return self.key.path(self.folder(self.signatures()))
 
     def signature(self, part: str, *, registered: bool = False) -> dict[str, Any]:
         """The signature of a part: parameters, data, base weights and training recipes.
@@ -273,7 +279,7 @@ class Request(NamedTuple):
         Args:
             registered: use the text that committed results were measured on, whatever is at hand.
         """
-        measurement, half, profile, task = self
+        measurement, half, profile, task, _ = self
         asked = measurement.own(profile, half, part)
         parameters = {
             "task": task,
@@ -291,9 +297,9 @@ class Request(NamedTuple):
             measurement.version, parameters, values, checksums, weights, recipes
         )
 
-    def signatures(self, parts: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
-        """The signature of each part; if None, of all that the measurement has for the profile."""
-        return {name: self.signature(name) for name in (self.parts if parts is None else parts)}
+    def signatures(self) -> dict[str, dict[str, Any]]:
+        """The signature of each part that is asked for."""
+        return {name: self.signature(name) for name in (self.parts if self.by is None else self.by)}
 
     def folder(self, signatures: Mapping[str, dict[str, Any]]) -> Path:
         """The folder where the result is stored.
@@ -316,20 +322,21 @@ class Request(NamedTuple):
         if standard:
             return results_folder(self.profile)
         # the default parts name the folder, whichever are requested: others join them in one figure
-        digests = "".join(sorted(signed["digest"] for signed in self.signatures().values()))
+        every = self._replace(by=None).signatures()
+        digests = "".join(sorted(signed["digest"] for signed in every.values()))
         return cache_root() / "results" / hashlib.sha256(digests.encode()).hexdigest()[:12]
 
-    def command(self, parts: Sequence[str] | None = None) -> str:
+    def command(self) -> str:
         """The command that measures the result again."""
         of, profile, task = HALF_OF[self.half], self.profile, self.task
         words = ["headprune reproduce", self.measurement.name, f"--profile {profile.name}"]
         if self.half == "translation" or task != of.task(load_profile(profile.name)):
             words.append(f"--task {task}")
         words += [f"--model {_from_home(each)}" for each in [of.given(profile, task)] if each]
-        words += [f"--by {name!r}" for name in parts or ()]
-        return " ".join([*words, *self._values_given(parts)])
+        words += [f"--by {name!r}" for name in self.by or ()]
+        return " ".join([*words, *self._values_given()])
 
-    def _values_given(self, parts: Sequence[str] | None) -> Iterator[str]:
+    def _values_given(self) -> Iterator[str]:
         """The command-line options for the values given in place of the profile's.
 
         Values that the measurement does not depend on, which a page may set too, are left out.
@@ -347,27 +354,27 @@ class Request(NamedTuple):
         for option, fields in numbers.items():
             if len(values := {left.get(field) for field in fields}) == 1 and None not in values:
                 left = {name: value for name, value in left.items() if name not in fields}
-                if self.depends(fields, parts):
+                if self.depends(fields):
                     yield f"--{option.replace('_', '-')} {values.pop()}"
         for name in ("data", "device"):
             value = left.pop(name, None)
             if value not in (None, getattr(usual, name)):
                 yield f"--{name} {_from_home(value)}"
         for name, value in flat(left):
-            if self.depends([name], parts):
+            if self.depends([name]):
                 written = yaml.safe_dump(value, default_flow_style=True, width=1000)
                 written = written.removesuffix("...\n").strip()
                 yield f"--set {shlex.quote(f'{name}={written}')}"
 
-    def depends(self, fields: Sequence[str], parts: Sequence[str] | None = None) -> bool:
+    def depends(self, fields: Sequence[str]) -> bool:
         """Whether the result would be another without the values given for some fields."""
-        return depends(lambda other: self._replace(profile=other), self.profile, fields, parts)
+        return depends(lambda other: self._replace(profile=other), self.profile, fields)
 
-    def check_parts(self, names: Sequence[str]) -> None:
+    def check_parts(self) -> None:
         """Raises ValueError for a part that the measurement does not have."""
-        measurement, half, profile, task = self
+        measurement, half, profile, task, names = self
         usual = self.parts
-        for name in names:
+        for name in names or ():
             if name in usual:
                 continue
             # refuses a name that is no order's; a measurement that reads no names returns the same
@@ -384,7 +391,8 @@ class Request(NamedTuple):
 
         Returns:
             the request, whether the result depends on the requested number, and the trainings that
-            are left out, such as ``["seed 2"]``. A profile that asks for no fewer is not changed.
+            are left out, such as ``["seed 2"]``. Parts that are asked for by name stay, and so does
+            a profile that asks for no fewer.
         """
         profile, usual = self.profile, load_profile(self.profile.name, task=self.profile.task)
         less = [
@@ -393,7 +401,7 @@ class Request(NamedTuple):
             if (asked := profile.given.get(name)) is not None
             and asked < (getattr(usual, name) or float("inf"))
         ]
-        if not less:
+        if not less or self.by is not None:
             return self, True, []
         if not self.depends(less):
             return self, False, []
@@ -415,7 +423,6 @@ def depends(
     ask: Callable[[Profile], Request],
     profile: Profile,
     fields: Sequence[str],
-    parts: Sequence[str] | None,
 ) -> bool:
     """Whether the result would be another without the values given for some fields.
 
@@ -431,7 +438,7 @@ def depends(
     try:
         usual, other = (load_profile(profile.name, **values) for values in (profile.given, left))
         requests = ask(usual), ask(other)
-        first, second = ((request.key, request.signatures(parts)) for request in requests)
+        first, second = ((request.key, request.signatures()) for request in requests)
     except ValueError:  # nothing can be measured without it
         return True
     return other == usual or first != second
@@ -483,7 +490,6 @@ def _trainings(signatures: Mapping[str, dict[str, Any]]) -> set[str]:
 def obtain(
     request: Request,
     *,
-    parts: Sequence[str] | None = None,
     fresh: bool = False,
     checked: bool = False,
     begin: Callable[[list[str]], None] = lambda _missing: None,
@@ -496,7 +502,6 @@ def obtain(
     back, so that pages are the same on the machine that measured and on any other.
 
     Args:
-        parts: names of parts; those that the measurement has for the profile if not given.
         fresh: measure all requested parts.
         checked: read the outcomes of a stored result that fits too, and not its values alone.
         begin: called with the names of the parts to be measured, before the first is measured.
@@ -504,9 +509,9 @@ def obtain(
     Raises:
         OtherWeights: a stored part was measured on other weights than the committed ones.
     """
-    measurement, half, profile, _ = request
-    signatures, key = request.signatures(parts), request.key
-    root, command = request.folder(signatures), request.command(parts)
+    measurement, half, profile, *_ = request
+    signatures, key = request.signatures(), request.key
+    root, command = request.folder(signatures), request.command()
     fingerprint = store.fingerprint(measurement.name, measurement.statistics[half])
     kept = _stored(key, root, command)
     usable = _usable(kept, request, signatures, fresh, root)
@@ -565,11 +570,11 @@ def _measured(
     command: str,
 ) -> tuple[Part, Measured]:
     """Measure a part; return it with what was measured."""
-    measurement, half, profile, task = request
+    measurement, half, profile, task, _ = request
     needs = {needed.name: needed for needed in measurement.own(profile, half, part).needs}
 
     def get(name: str, parts: Sequence[str] | None = None) -> Result:
-        return obtain(request._replace(measurement=needs[name]), parts=parts)
+        return obtain(request._replace(measurement=needs[name], by=parts))
 
     measured = measurement.measure(Context(half, profile, task, journal, get), part)
     devices = everywhere(store.computing_on, profile.device)
@@ -646,7 +651,7 @@ def check_weights(request: Request, name: str, part: Part) -> None:
     Raises:
         OtherWeights: the weights at hand are committed, and differ.
     """
-    _, half, profile, task = request
+    _, half, profile, task, _ = request
     for run in part.runs:
         measured = run.get("weights_sha256")
         path = HALF_OF[half].weights_at_hand(profile, task, run) if measured else None
@@ -657,7 +662,7 @@ def check_weights(request: Request, name: str, part: Part) -> None:
             f"on {measured}"
         )
         usual = request.parts
-        command = request.command(None if name in usual else [*usual, name])
+        command = request._replace(by=None if name in usual else [*usual, name]).command()
         if path.parent == models_root():
             raise OtherWeights(
                 f"{message}. Put the committed file back (`git checkout`), or measure again with: "

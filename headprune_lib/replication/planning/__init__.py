@@ -101,7 +101,7 @@ def _steps(
         parts: of the measurement; all that a page wants if not given.
         name: of the table or figure; the paper's first of the measurement if not given.
     """
-    measurement, half, profile, task = request
+    measurement, half, profile, task, _ = request
     if measurement.name not in {artifact.measurement for artifact in paper.ARTIFACTS.values()}:
         return []
     wanted = request.parts
@@ -131,7 +131,7 @@ def _results_of(request: Request) -> Path:
     else:
         trained = profile.translator(request.task, profile.model_of(request.task))
         known = isinstance(trained, Published) and trained.folder is not None
-    return request.path().parents[1] if known else results_folder(profile)
+    return request._replace(by=None).path.parents[1] if known else results_folder(profile)
 
 
 def _training(half: Half, profile: Profile, task: str, seed: int) -> Iterator[Step]:
@@ -259,7 +259,7 @@ def most_seconds(upcoming: Upcoming, timed: dict[tuple, probing.Probe]) -> float
         timed: earlier timings, which are not repeated; new ones are added.
     """
     request, parts, _ = upcoming
-    _, half, profile, task = request
+    _, half, profile, task, _ = request
     planned = _steps(request, parts)
     if not planned:
         return None

@@ -88,7 +88,7 @@ def _n(profile: Profile, half: Half, task: str, split: str, most: int | None = N
 
 
 def _encoder(request: Request, parts: Sequence[str]) -> Work:
-    measurement, _, profile, task = request
+    measurement, _, profile, task, _ = request
     config = probing.config_of(profile)
     layers, heads = config.num_hidden_layers, config.num_attention_heads
     test = _n(profile, "encoder", task, "test") - profile.n_used
@@ -124,7 +124,7 @@ def _encoder(request: Request, parts: Sequence[str]) -> Work:
 
 
 def _translation(request: Request, parts: Sequence[str]) -> Work:
-    measurement, _, profile, task = request
+    measurement, _, profile, task, _ = request
     shape, far = probing.shape_of(profile, task), profile.translation_far
     (choice, reported), several = TRANSLATION_TASKS[task].chosen, profile.n_headline
     verses = profile.n_verses

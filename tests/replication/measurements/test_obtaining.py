@@ -32,8 +32,8 @@ from headprune_lib.replication.store import OUTCOMES, Journal, Key, Measured, lo
 
 def signed(name, profile, half="encoder", task=None, part=None) -> str:
     """The digest of a measurement's signature, of all its parts where none is named."""
-    request = Request(MEASUREMENTS[name], half, profile, task or HALF_OF[half].task(profile))
-    made = request.signatures(None if part is None else [part])
+    task, parts = task or HALF_OF[half].task(profile), None if part is None else [part]
+    made = Request(MEASUREMENTS[name], half, profile, task, parts).signatures()
     return "".join(one["digest"] for one in made.values())
 
 
@@ -170,8 +170,8 @@ class Noted:
             own=lambda part: Own({"order": (orders or {}).get(part, part)}),
         )(self.measure)
         noted.summary(self.summarise)
-        request = Request(noted, "encoder", load_profile("smoke"), "synthetic")
-        return obtain(request, parts=parts or None, **options)
+        request = Request(noted, "encoder", load_profile("smoke"), "synthetic", parts or None)
+        return obtain(request, **options)
 
     @property
     def counts(self):
