@@ -177,11 +177,13 @@ def parse_part(name: str, *says: str) -> PartName:
             state them; otherwise they are read as words of the order.
     """
     pattern = "".join(_SAID[word] for word in _SAID if word in ("order", *says))
-    training = r"(?:(?:^| )training (?P<training>\d+))?"
-    (match,) = re.finditer(rf"\A(?P<curve>{pattern}){training}\Z", name, re.DOTALL)
+    after = r"(?:(?:^| )training (?P<training>\d+))?"
+    (match,) = re.finditer(rf"\A(?P<curve>{pattern}){after}\Z", name, re.DOTALL)
     fields: dict[str, Any] = match.groupdict()
-    for number, of in (("training", int), ("share", lambda share: int(share) / 100)):
-        fields |= {number: of(fields[number])} if fields.get(number) else {}
+    if training := fields["training"]:
+        fields["training"] = int(training)
+    if share := fields.get("share"):
+        fields["share"] = int(share) / 100
     return PartName(**fields | {"tuned": bool(fields.get("tuned"))})
 
 

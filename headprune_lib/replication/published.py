@@ -160,9 +160,8 @@ def ranks_alike(one: np.ndarray, other: np.ndarray | None = None) -> np.ndarray:
     """
     import scipy.stats
 
-    seeds = len(one)
-    ranks = scipy.stats.rankdata(np.concatenate([one, one if other is None else other]), axis=1)
-    every = np.corrcoef(ranks)[:seeds, seeds:]
+    seeds, scores = len(one), np.concatenate([one, one if other is None else other])
+    every = scipy.stats.spearmanr(scores, axis=1).statistic[:seeds, seeds:]
     pairs = np.triu_indices(seeds, 1) if other is None else np.where(~np.eye(seeds, dtype=bool))
     return every[pairs]
 
