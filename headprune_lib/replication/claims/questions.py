@@ -325,7 +325,7 @@ def _on_texts(result: Result, chosen: np.ndarray) -> Result:
     parts = {
         name: replace(
             part,
-            raw={
+            arrays={
                 outcome: values[..., chosen] if outcome in _OF_TEXTS else values
                 for outcome, values in part.raw.items()
             },
