@@ -28,8 +28,7 @@ import torch
 # cannot import transformers at once.
 from headprune_lib.replication import measurements, setups  # noqa: F401
 from headprune_lib.replication.engine import Unit, turn_passed
-from headprune_lib.replication.store.files import Arrays
-from headprune_lib.replication.store.journal import Journal, UnitsFailed
+from headprune_lib.replication.store.files import Arrays, Journal, UnitsFailed
 
 try:
     import cloudpickle  # a dependency of Dask
@@ -52,6 +51,7 @@ _RETRIES = 2  # of a unit that raises
 _LOST = 3  # connections to the scheduler that may break in a row without a unit finished
 _CONNECT, _RECONNECT = "30s", "300s"  # a lost scheduler may take longer to come back
 _FETCH = "60s"
+_KILLED = "the worker died each time (out of memory?): see the worker's log"
 _SILENT = 10.0  # seconds without a worker before a message, and between messages
 _one_at_a_time = threading.Lock()
 
@@ -72,8 +72,7 @@ class Cluster:
 
     def everywhere(self, function: Callable[[str], Any], argument: str) -> list[Any]:
         """Call a function in each worker, and return the results of those that answer."""
-        answers = self._client.run(_called, function, argument, on_error="ignore")
-        return list(answers.values())
+        return [*self._client.run(_called, function, argument, on_error="ignore").values()]
 
     def compute(
         self, units: Mapping[str, Unit], journal: Journal, title: str
@@ -89,20 +88,19 @@ class Cluster:
             UnitsFailed: after all others are done, with the name and the error of each that failed.
             OSError: the scheduler cannot be reached.
         """
-        failed: dict[str, BaseException] = {}
+        failed: dict[str, str] = {}
         yield from self._together(units, journal, failed)
-        for key in [key for key, error in failed.items() if _is_killed(error)]:
+        for key in [key for key, reason in failed.items() if reason == _KILLED]:
             del failed[key]
             yield from self._together({key: units[key]}, journal, failed, " alone")
         if failed:
-            reasons = {key: _reason(error) for key, error in failed.items()}
-            raise UnitsFailed(title, reasons, journal.folder)
+            raise UnitsFailed(title, failed, journal.folder)
 
     def _together(
         self,
         units: Mapping[str, Unit],
         journal: Journal,
-        failed: dict[str, BaseException],
+        failed: dict[str, str],
         alone: str = "",
     ) -> Iterator[tuple[str, Arrays]]:
         left, lost = dict(units), 0
@@ -128,7 +126,8 @@ class Cluster:
                 if future.cancelled():  # the scheduler was lost
                     continue
                 if (error := future.exception()) is not None:
-                    failed[key] = error
+                    killed = isinstance(error, distributed.scheduler.KilledWorker)
+                    failed[key] = _KILLED if killed else f"{type(error).__name__}: {error}"
                     del left[key]
                 elif (arrays := _outcome(future, key, units[key], journal)) is not None:
                     yield key, arrays
@@ -228,16 +227,6 @@ def _outcome(future: distributed.Future, key: str, unit: Unit, journal: Journal)
         except (TimeoutError, CancelledError):
             return None
     return journal.unit(key, unit)
-
-
-def _is_killed(error: BaseException) -> bool:
-    return isinstance(error, distributed.scheduler.KilledWorker)
-
-
-def _reason(error: BaseException) -> str:
-    if _is_killed(error):
-        return "the worker died each time (out of memory?): see the worker's log"
-    return f"{type(error).__name__}: {error}"
 
 
 def dask_setup(_worker: Any) -> None:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tqdm import tqdm
 
-from headprune_lib.replication.store.files import Arrays
-from headprune_lib.replication.store.journal import Journal
+from headprune_lib.replication.store.files import Arrays, Journal
 
 if TYPE_CHECKING:
     from headprune_lib.replication.cluster import Cluster

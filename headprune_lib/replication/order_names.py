@@ -177,11 +177,13 @@ def parse_part(name: str, *says: str) -> PartName:
             state them; otherwise they are read as words of the order.
     """
     pattern = "".join(_SAID[word] for word in _SAID if word in ("order", *says))
-    training = r"(?:(?:^| )training (?P<training>\d+))?"
-    (match,) = re.finditer(rf"\A(?P<curve>{pattern}){training}\Z", name, re.DOTALL)
+    after = r"(?:(?:^| )training (?P<training>\d+))?"
+    (match,) = re.finditer(rf"\A(?P<curve>{pattern}){after}\Z", name, re.DOTALL)
     fields: dict[str, Any] = match.groupdict()
-    for number, of in (("training", int), ("share", lambda share: int(share) / 100)):
-        fields |= {number: of(fields[number])} if fields.get(number) else {}
+    if training := fields["training"]:
+        fields["training"] = int(training)
+    if share := fields.get("share"):
+        fields["share"] = int(share) / 100
     return PartName(**fields | {"tuned": bool(fields.get("tuned"))})
 
 
@@ -218,8 +220,8 @@ def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
     """
     criterion_name, *words = name.split(" ")
     alphas = [word for word in words if word.startswith("alpha=")]
-    others = [word for word in words if word not in alphas]
-    if criterion_name not in known_criteria() or not {*others} <= {*WAYS} or len(alphas) > 1:
+    others = {*words} - {*alphas}
+    if criterion_name not in known_criteria() or not others <= {*WAYS} or len(alphas) > 1:
         raise ValueError(unknown("order", name, {*known, *known_criteria()}))
     if "tuned" in others:
         raise ValueError(
@@ -227,9 +229,8 @@ def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
             "which_first, which compares orders, and as the last word"
         )
     criterion = criteria.CRITERIA[criterion_name]
-    settings = dict(_SETTINGS[word] for word in others if word in _SETTINGS)
-    if alphas:
-        settings = {"alpha": _share(name, alphas[0]), **settings}
+    settings = {} if not alphas else {"alpha": _share(name, alphas[0])}
+    settings |= dict(_SETTINGS[word] for word in _SETTINGS if word in others)
     wanted = {*settings, *(["leave_out"] if "words" in others else [])}
     if unused := wanted - {*inspect.signature(criterion.score).parameters}:
         word_of = {"alpha": "alpha=", "among": "model", "leave_out": "words"}
@@ -237,19 +238,10 @@ def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
         raise ValueError(
             f"the order {name!r} has {', '.join(words_unused)}, which {criterion_name} does not take"
         )
-    normalize: criteria.Normalize = criterion.normalize
-    if "unnormalised" in others:
-        normalize = None
-    elif "normalised" in others:
-        normalize = "l2"
-    return NamedOrder(
-        criterion,
-        normalize,
-        "reversed" in others,
-        "rescored" in others,
-        "words" in others,
-        settings,
-    )
+    normalize: criteria.Normalize = "l2" if "normalised" in others else criterion.normalize
+    normalize = None if "unnormalised" in others else normalize
+    flags = (word in others for word in ("reversed", "rescored", "words"))
+    return NamedOrder(criterion, normalize, *flags, settings)
 
 
 def _share(name: str, word: str) -> float:

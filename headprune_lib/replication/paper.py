@@ -62,15 +62,17 @@ def name_of(measurement: str, half: str, task: str) -> str:
     >>> name_of("pruning_curve", "translation", "multi30k")
     'figure6d'
     """
-    artifacts = [
-        (name, artifact)
+    names = [
+        name
         for name, artifact in ARTIFACTS.items()
         if (artifact.measurement, artifact.half) == (measurement, half)
     ]
-    exact = [name for name, artifact in artifacts if artifact.task == task]
-    alike = [name for name, artifact in artifacts if _same_languages(artifact.task, task)]
-    other = [name for name, artifact in artifacts if artifact.task == MAIN]
-    return next(iter([*exact, *alike, *other, *(name for name, _ in artifacts), measurement]))
+
+    def distance(name: str) -> int:
+        named = ARTIFACTS[name].task
+        return [named == task, _same_languages(named, task), named == MAIN, True].index(True)
+
+    return min(names, key=distance, default=measurement)
 
 
 def _same_languages(one: str, two: str) -> bool:

@@ -111,7 +111,7 @@ def _steps(
         parts: of the measurement; all that a page wants if not given.
         name: of the table or figure; the paper's first of the measurement if not given.
     """
-    measurement, half, profile, task = request
+    measurement, half, profile, task, _ = request
     if measurement.name not in {artifact.measurement for artifact in paper.ARTIFACTS.values()}:
         return []
     wanted = request.parts
@@ -141,7 +141,7 @@ def _results_of(request: Request) -> Path:
     else:
         trained = profile.translator(request.task, profile.model_of(request.task))
         known = isinstance(trained, Published) and trained.folder is not None
-    return request.path.parents[1] if known else results_folder(profile)
+    return request._replace(by=None).path.parents[1] if known else results_folder(profile)
 
 
 def _training(half: Half, profile: Profile, task: str, seed: int) -> Iterator[Step]:
@@ -260,7 +260,7 @@ _TIMED: dict[tuple, Probe] = {}
 def most_seconds(upcoming: Upcoming) -> float | None:
     """Upper bound on the seconds of a measurement here, by timed passes; None if not counted."""
     request, parts, _ = upcoming
-    _, half, profile, task = request
+    _, half, profile, task, _ = request
     planned = _steps(request, parts)
     if not planned:
         return None
@@ -351,7 +351,7 @@ def _n(profile: Profile, half: Half, task: str, split: str, most: int | None = N
 
 
 def _encoder(request: Request, parts: Sequence[str]) -> Work:
-    measurement, _, profile, task = request
+    measurement, _, profile, task, _ = request
     config = config_of(profile)
     layers, heads = config.num_hidden_layers, config.num_attention_heads
     test = _n(profile, "encoder", task, "test") - profile.n_used
@@ -387,7 +387,7 @@ def _encoder(request: Request, parts: Sequence[str]) -> Work:
 
 
 def _translation(request: Request, parts: Sequence[str]) -> Work:
-    measurement, _, profile, task = request
+    measurement, _, profile, task, _ = request
     shape, far = shape_of(profile, task), profile.translation_far
     (choice, reported), several = TRANSLATION_TASKS[task].chosen, profile.n_headline
     verses = profile.n_verses

@@ -8,7 +8,6 @@ Each file says how its numbers were made.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -79,11 +78,6 @@ def independent_curves() -> dict[str, Any]:
     return _read("independent_curves.json")
 
 
-def bert_base_masks() -> dict[str, Any]:
-    """BERT-base on nine GLUE tasks, pruned by others, with the source and each number's meaning."""
-    return _read("bert_base_masks.json")
-
-
 def right_of_100_berts() -> dict[str, Any]:
     """How many of 100 fine-tuned BERTs got each pair of MNLI's matched set right, and the source.
 
@@ -92,11 +86,10 @@ def right_of_100_berts() -> dict[str, Any]:
     return _read("mnli_right_of_100_berts.json")
 
 
-def _curves(task: str) -> Iterator[dict[str, Any]]:
+def _curves(task: str) -> list[dict[str, Any]]:
     """BERT-base's curves on a task of the paper, as others measured them."""
-    for curve in independent_curves().values():
-        if isinstance(curve, dict) and curve.get("task") == task:
-            yield curve
+    curves = independent_curves().values()
+    return [curve for curve in curves if isinstance(curve, dict) and curve.get("task") == task]
 
 
 def bert_curve(task: str) -> dict[str, Any] | None:
@@ -145,7 +138,14 @@ class MaskedTask:
 @cache
 def masked_tasks() -> tuple[MaskedTask, ...]:
     """All nine tasks, sorted by name."""
-    return tuple(map(_masked_task, bert_base_masks()["masks"]))
+    tasks = []
+    for task, by_seed in _read("bert_base_masks.json")["masks"].items():
+        importance, mask = (
+            np.array([np.ravel(seed[name]) for seed in by_seed.values()])
+            for name in ("head_importance", "head_mask")
+        )
+        tasks.append(MaskedTask(task, importance, (mask == 0).sum(1)))
+    return tuple(tasks)
 
 
 def ranks_alike(one: np.ndarray, other: np.ndarray | None = None) -> np.ndarray:
@@ -160,20 +160,10 @@ def ranks_alike(one: np.ndarray, other: np.ndarray | None = None) -> np.ndarray:
     """
     import scipy.stats
 
-    seeds = len(one)
-    ranks = scipy.stats.rankdata(np.concatenate([one, one if other is None else other]), axis=1)
-    every = np.corrcoef(ranks)[:seeds, seeds:]
+    seeds, scores = len(one), np.concatenate([one, one if other is None else other])
+    every = scipy.stats.spearmanr(scores, axis=1).statistic[:seeds, seeds:]
     pairs = np.triu_indices(seeds, 1) if other is None else np.where(~np.eye(seeds, dtype=bool))
     return every[pairs]
-
-
-def _masked_task(task: str) -> MaskedTask:
-    seeds = list(bert_base_masks()["masks"][task].values())
-    importance, mask = (
-        np.array([np.ravel(seed[name]) for seed in seeds])
-        for name in ("head_importance", "head_mask")
-    )
-    return MaskedTask(task, importance, (mask == 0).sum(1))
 
 
 _TITLES = {
@@ -198,7 +188,6 @@ class PublishedOrder:
         shares: of the heads removed, 0 first.
         accuracy: at each of these.
         chance: the share of the most frequent answer among the sentences.
-        source: where the numbers are from.
     """
 
     who: str
@@ -207,7 +196,6 @@ class PublishedOrder:
     shares: np.ndarray
     accuracy: np.ndarray
     chance: float
-    source: str
 
     @property
     def kept(self) -> np.ndarray:
@@ -221,55 +209,34 @@ class PublishedOrder:
         return float(stats.area_under_curve(grid, np.interp(grid, self.shares, self.kept)))
 
 
-def _others() -> dict[str, Any]:
-    return _read("published_head_pruning.yml")
-
-
 def published_orders() -> list[PublishedOrder]:
     """All curves, by task and then by laboratory."""
-    return [
-        curve for task in ("mnli", "sst2") for curve in (*_of_other_criteria(task), *_again(task))
-    ]
+    others, orders = _read("published_head_pruning.yml"), []
+    gnorm, hies = others["greedy_gnorm"], others["hies"]
+    for task in ("mnli", "sst2"):
+        again = _curves(task)  # the paper's own figures, with its authors' code
+        percent = {name: np.array(values) for name, values in hies[task].items()}
+        shares = percent.pop("percent_removed") / 100
+        curves = [
+            (gnorm["who"], name, np.array(gnorm["heads_removed"]) / HEADS, np.array(accuracy))
+            for name, accuracy in gnorm[task].items()
+        ]
+        curves += [(hies["who"], name, shares, values / 100) for name, values in percent.items()]
+        curves += [("Silent-Zebra", curve["order"], *bert_steps(curve)) for curve in again]
+        chance = again[0]["chance"]  # all are of the same sentences
+        orders += [
+            PublishedOrder(who, task, _TITLES[name], removed, accuracy, chance)
+            for who, name, removed, accuracy in curves
+        ]
+    return orders
 
 
 def five_seeds() -> list[dict[str, float]]:
     """Points that entropy adds to importance on MNLI, in the mean of five fine-tunings."""
-    measured = _others()["hies"]["mnli_five_seeds"]
+    measured = _read("published_head_pruning.yml")["hies"]["mnli_five_seeds"]
     return [
         {"percent_removed": percent, "points": combined - importance}
         for percent, importance, combined in zip(
             measured["percent_removed"], measured["importance"], measured["combined"], strict=True
         )
-    ]
-
-
-def _of_other_criteria(task: str) -> Iterator[PublishedOrder]:
-    """The orders of two laboratories, one of which gives shares and accuracy in percent."""
-    gnorm, hies = _others()["greedy_gnorm"], _others()["hies"]
-    percent = {name: np.array(curve) / 100 for name, curve in hies[task].items()}
-    (chance, *_) = (order.chance for order in _again(task))  # of the same sentences
-    for laboratory, shares, curves in (
-        (gnorm, np.array(gnorm["heads_removed"]) / HEADS, gnorm[task]),
-        (hies, percent.pop("percent_removed"), percent),
-    ):
-        for name, curve in curves.items():
-            accuracy, title = np.array(curve), _TITLES[name]
-            yield PublishedOrder(
-                laboratory["who"], task, title, shares, accuracy, chance, laboratory["source"]
-            )
-
-
-def _again(task: str) -> list[PublishedOrder]:
-    """The paper's own figures, measured again with its authors' code."""
-    source = independent_curves()["source"]
-    return [
-        PublishedOrder(
-            "Silent-Zebra",
-            task,
-            _TITLES[curve["order"]],
-            *bert_steps(curve),
-            curve["chance"],
-            source,
-        )
-        for curve in _curves(task)
     ]

@@ -65,7 +65,6 @@ _ORDERS = {
     "importance rescored": "importance, scored again each step",
     "oracle": "one-by-one on the test set (the paper's)",
     "oracle leak-free": "one-by-one on other text",
-    "random": "random",
     "importance reversed": "importance, reversed",
     "importance unnormalised per group": "not normalised, equally many of each group",
     "importance unnormalised whole groups": "not normalised, whole groups",

@@ -248,7 +248,7 @@ def test_steps_for_a_gpu_are_skipped_or_copied_and_found_again_and_fail_alone(
     code, states, checked = ran("--device", "cpu", "--minutes", "0")
     assert (code, states) == (0, ["skipped"] * 4) and checked["agrees"]
     assert checked["apart"]["float32 eager"] == 0 < checked["apart"]["bfloat16 sdpa"] < 0.1
-    broken = dataclasses.replace(measurements.MEASUREMENTS["speed"], measure=lambda: 1 / 0)
+    broken = dataclasses.replace(measurements.MEASUREMENTS["speed"], measure=lambda *_: 1 / 0)
     monkeypatch.setitem(measurements.MEASUREMENTS, "speed", broken)
     assert ran("--device", "cpu")[:2] == (1, ["failed"] + ["measured"] * 3)
     copied = {path: path.read_bytes() for path in tmp_path.glob("*/*/**/*.*")}
@@ -340,7 +340,7 @@ def test_the_command_that_is_noted_asks_for_the_same_again(
         request = measurements.find_artifact(name, profile, task, parts)
         names = parts or request.parts
         signatures = [request.signature(name) for name in names]
-        return request.command(parts), signatures
+        return request.command(), signatures
 
     told, wanted = asked_for(artifact, load_profile("smoke", **given), None, parts)
     assert told == f"headprune reproduce {command}"

@@ -268,8 +268,14 @@ def _stratum(name: str, chosen: np.ndarray, curve: Result, one_head: Result | No
 
 def _on_texts(result: Result, chosen: np.ndarray) -> Result:
     """A result with only the outcomes of the ``chosen`` texts; its values stay those of all."""
-    parts = {}
-    for name, part in result.parts.items():
-        of_texts = {each: part.raw[each][..., chosen] for each in _OF_TEXTS if each in part.raw}
-        parts[name] = replace(part, raw={**part.raw, **of_texts})
+    parts = {
+        name: replace(
+            part,
+            arrays={
+                outcome: values[..., chosen] if outcome in _OF_TEXTS else values
+                for outcome, values in part.raw.items()
+            },
+        )
+        for name, part in result.parts.items()
+    }
     return replace(result, parts=parts)

@@ -20,33 +20,23 @@ from headprune_lib.replication.measurements.obtaining import (
     HALF_OF,
     Request,
     check_task,
+    depends,
     flat,
     half_of,
     load_for,
     obtain,
-    without,
 )
 from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.profiles import Profile, enter_own, load_profile
 from headprune_lib.replication.store import Key, Result
 
-
-def _declared() -> dict[str, Measurement]:
-    """The measurements declared by the modules of this package, by name."""
-    modules = [
-        importlib.import_module(f"{__name__}.{module.name}")
-        for module in pkgutil.iter_modules(__path__)
-    ]
-    declared = [
-        value
-        for module in modules
-        for value in vars(module).values()
-        if isinstance(value, Measurement)
-    ]
-    return {measurement.name: measurement for measurement in declared}
-
-
-MEASUREMENTS: dict[str, Measurement] = _declared()
+MEASUREMENTS: dict[str, Measurement] = {
+    declared.name: declared
+    for module in pkgutil.iter_modules(__path__)
+    for declared in vars(importlib.import_module(f"{__name__}.{module.name}")).values()
+    if isinstance(declared, Measurement)
+}
+"""All measurements by name: those that the modules of this package declare."""
 
 
 class Upcoming(NamedTuple):
@@ -90,26 +80,20 @@ def get(
     Raises:
         ValueError: see ``find_artifact``.
     """
-    request, left_out = find_artifact(name, profile, task, parts), []
-    if parts is None:
-        profile, depends, left_out = request.as_asked()
-        request, fresh = request._replace(profile=profile), fresh and depends
+    request, depends_on_number, left_out = find_artifact(name, profile, task, parts).as_asked()
 
     def begin(missing: list[str]) -> None:
         if announce is not None:
             announce(Upcoming(request, missing, left_out))
 
-    return obtain(request, parts=parts, fresh=fresh, checked=checked, begin=begin)
+    return obtain(request, fresh=fresh and depends_on_number, checked=checked, begin=begin)
 
 
 def where(
     name: str, profile: Profile, task: str | None = None, parts: Sequence[str] | None = None
 ) -> Path:
     """The path of the JSON file in which :func:`get` stores a result; takes the same arguments."""
-    request = find_artifact(name, profile, task, parts)
-    if parts is None:
-        request = request._replace(profile=request.as_asked()[0])
-    return request.key.path(request.folder(request.signatures(parts)))
+    return find_artifact(name, profile, task, parts).as_asked()[0].path
 
 
 def asked(
@@ -137,7 +121,7 @@ def asked(
     """
     if wrong := sorted(_FIXED & (values := dict(values or {})).keys()):
         raise ValueError(f"{wrong[0]} is no value to set. Choose a profile with --profile")
-    names_set = [each for each, _ in flat(values) if each not in _HOW]
+    fields_set = [field for field, _ in flat(values) if field not in _HOW]
     enter_own(values)
     numbers = {option: value for option, value in numbers.items() if value is not None}
     if name == "all":
@@ -150,50 +134,28 @@ def asked(
     halves, half = halves_of(name), _half(name, task)
     check_task(task, profile, halves)
     _check_text(name, half, values.get("data"))
-    options = HALF_OF[half].options
-    for option in numbers.keys() - options.keys():
-        raise ValueError(_unused(name, option.replace("_", "-")))
     loaded = load_for([half], profile, task, values, model=model, **numbers)
     pair = task if half == "translation" else None
-    request = find_artifact(name, loaded, pair, parts)
-    _, half, settings, task = request
+
+    def ask(settings: Profile) -> Request:
+        return find_artifact(name, settings, pair, parts)
+
+    _, _, settings, task, _ = ask(loaded)
     if half == "translation":
-        settings.translator(task, settings.model_of(task))  # refuses an unknown model
-    for option in numbers:
-        if not request.depends_on(options[option], parts):
-            raise ValueError(_unused(name, option.replace("_", "-")))
-    for each in names_set:
-        if not _uses(name, loaded, each, request, pair, parts):
-            raise ValueError(_unused(name, f"set {each}"))
+        settings.translator(task)  # refuses an unknown model
+    fields_of = HALF_OF[half].options
+    given = {option.replace("_", "-"): fields_of.get(option, ()) for option in numbers}
+    given |= {f"set {field}": (field,) for field in fields_set}
+    for option, fields in given.items():
+        if not (fields and depends(ask, loaded, fields)):
+            raise ValueError(f"{name} does not depend on --{option}. Leave it out")
     return settings, pair
-
-
-def _uses(
-    name: str,
-    profile: Profile,
-    given: str,
-    request: Request,
-    pair: str | None,
-    parts: Sequence[str] | None,
-) -> bool:
-    """Whether a request would be another without a value given; the profile's own value does."""
-    try:
-        other = load_profile(profile.name, **without(profile.given, given))
-        return other == profile or not request.same_as(
-            find_artifact(name, other, pair, parts), parts
-        )
-    except ValueError:  # nothing can be measured without it
-        return True
 
 
 _FIXED = {"name", "given", "folder", "main_task"}
 """A profile's fields that nobody sets: what it is called, and where its results lie."""
 _HOW = {"device", "data", "batch_size", "language.batch_size"}
 """Values that say how or on what something is measured, and are in no signature by their name."""
-
-
-def _unused(name: str, option: str) -> str:
-    return f"{name} does not depend on --{option}. Leave it out"
 
 
 def _check_text(name: str, half: Half, data: str | None) -> None:
@@ -253,10 +215,16 @@ def find_artifact(
                 f"{name} has no translation task {task!r}. Choose any other task with load_profile"
             )
         if artifact is not None and artifact.task != paper.MAIN:
-            profile = _on(profile, name, profile.stand_ins.get(artifact.task, artifact.task))
+            wanted = profile.stand_ins.get(artifact.task, artifact.task)
+            if wanted != profile.task and "task" in profile.given:
+                raise ValueError(
+                    f"{name} is about {wanted}, not {profile.task}. "
+                    f"Use figure3b with task={profile.task}"
+                )
+            profile = profile if wanted == profile.task else profile.on(wanted)
         task = HALF_OF[half].task(profile)
-    request = Request(measurement, half, profile, task)
-    request.check_parts(parts or ())
+    request = Request(measurement, half, profile, task, parts)
+    request.check_parts()
     return request
 
 
@@ -267,17 +235,6 @@ def artifacts(profile: Profile) -> list[str]:
         if artifact.half in profile.halves:
             by_key.setdefault(find_artifact(name, profile).key, name)
     return list(by_key.values())
-
-
-def _on(profile: Profile, name: str, task: str) -> Profile:
-    """The profile on the task that a figure of the paper is about."""
-    if task == profile.task:
-        return profile
-    if "task" in profile.given:
-        raise ValueError(
-            f"{name} is about {task}, not {profile.task}. Use figure3b with task={profile.task}"
-        )
-    return profile.on(task)
 
 
 def found(*names: str, root: Path | None = None) -> list[Result]:

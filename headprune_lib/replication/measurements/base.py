@@ -118,50 +118,38 @@ class Own:
     finetuning: Finetuning | None = None
 
 
-def _undeclared() -> dict[str, Any]:
-    raise NotImplementedError("there is no function for the values. Declare one with summary")
-
-
 class Constants(SimpleNamespace):
     """The constants of one summary, by name."""
 
 
 @dataclass(eq=False)
 class Measurement:
-    """One kind of measurement. Functions receive those of the arguments below that they name.
+    """One kind of measurement, as :func:`measurement` declares it.
 
     Attributes:
         name: such as ``"pruning_curve"``.
         version: bumped by hand when the measurement's meaning changes.
         statistics: half -> all constants that ``summarise`` reads; values are computed anew when
             their fingerprint changes.
+        halves: the halves that it exists for.
         parameters: ``(profile, half) -> values`` that all parts depend on.
         measure: ``(context, part) -> Measured``.
-        summarise: ``(half, outcomes, runs, statistics) -> values``, without model or data.
-        halves: the halves that it exists for.
         parts: ``(profile, half, task) -> names`` of the parts measured by default.
         own: ``(profile, half, part)`` -> the part's own settings, an :class:`Own`.
         texts: ``(profile, half, task) -> names`` of the tasks whose text is read, ``task`` first.
+        summarise: ``(half, outcomes, runs, statistics) -> values``, without model or data.
     """
 
     name: str
     version: int
     statistics: Mapping[str, Any]
-    parameters: Callable[..., dict[str, Any]]
-    measure: Callable[..., Measured]
-    summarise: Callable[..., Any]
-    halves: tuple[Half, ...] = ("encoder",)
-    parts: Callable[..., tuple[str, ...]] = lambda: (OUTCOMES,)
-    own: Callable[..., Own] = lambda: Own()  # noqa: PLW0108, Own itself takes arguments
-    texts: Callable[..., tuple[str, ...]] = lambda task: (task,)
-
-    def __post_init__(self) -> None:
-        self.parameters = _given(self.parameters, "profile", "half")
-        self.measure = _given(self.measure, "context", "part")
-        self.parts = _given(self.parts, "profile", "half", "task")
-        self.own = _given(self.own, "profile", "half", "part")
-        self.texts = _given(self.texts, "profile", "half", "task")
-        self.summary(self.summarise)
+    halves: tuple[Half, ...]
+    parameters: Callable[[Profile, Half], dict[str, Any]]
+    measure: Callable[[Context, str], Measured]
+    parts: Callable[[Profile, Half, str], tuple[str, ...]]
+    own: Callable[[Profile, Half, str], Own]
+    texts: Callable[[Profile, Half, str], tuple[str, ...]]
+    summarise: Callable[[Half, Outcomes, Runs, Any], dict[str, Any]] = field(init=False)
 
     def values_of(self, half: Half, parts: Mapping[str, Part]) -> dict[str, Any]:
         """The summary's values for the outcomes of some parts."""
@@ -170,7 +158,7 @@ class Measurement:
         return self.summarise(half, outcomes, runs, self.statistics[half])
 
     def summary(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorator for the function that computes values from the outcomes.
+        """Decorator for the function that computes values; it receives what it names.
 
         A function that names ``raw`` is called with the outcomes of each training. The values are
         those of the first one, with those of the others by part name in ``further``; if only
@@ -181,12 +169,12 @@ class Measurement:
             return function
         of_training = _given(function, "half", "raw", "statistics")
 
-        def summarise(half: Half, outcomes: Outcomes, statistics: Any) -> dict[str, Any]:
+        def summarise(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Any) -> dict:
             further = {name: of_training(half, raw, statistics) for name, raw in outcomes.items()}
             first = further.pop(OUTCOMES, {})
             return {**first, "further": further} if further else first
 
-        self.summarise = _given(summarise, "half", "outcomes", "runs", "statistics")
+        self.summarise = summarise
         return function
 
 
@@ -197,16 +185,19 @@ def measurement(
     parameters: Sequence[str] | Mapping[Half, Sequence[str]] | Callable[..., dict[str, Any]],
     statistics: Any = Constants(),  # noqa: B008, nobody changes it
     halves: tuple[Half, ...] = ("encoder",),
-    **further: Callable[..., Any],
+    parts: Callable[..., tuple[str, ...]] = lambda: (OUTCOMES,),
+    own: Callable[..., Own] = lambda: Own(),  # noqa: PLW0108, Own itself takes arguments
+    texts: Callable[..., tuple[str, ...]] = lambda task: (task,),
 ) -> Callable[[Callable[..., Measured]], Measurement]:
     """Decorator that declares a measurement; its summary follows (:meth:`Measurement.summary`).
 
+    Functions receive those of the arguments in :class:`Measurement` that they name.
+
     Args:
         parameters: names of the profile's values that all parts depend on, a dict of them by half
-            where the halves differ, or a function as in :class:`Measurement`.
+            where the halves differ, or a function.
         statistics: the constants of the summary, ``Constants`` or a dataclass; a dict of them by
             half where the halves differ.
-        further: ``parts``, ``own`` and ``texts`` as in :class:`Measurement`.
     """
 
     def read(profile: Profile, half: Half) -> dict[str, Any]:
@@ -218,11 +209,12 @@ def measurement(
             name,
             version,
             statistics if isinstance(statistics, dict) else dict.fromkeys(halves, statistics),
-            parameters if callable(parameters) else read,
-            measure,
-            _undeclared,
             halves,
-            **further,
+            _given(parameters if callable(parameters) else read, "profile", "half"),
+            _given(measure, "context", "part"),
+            _given(parts, "profile", "half", "task"),
+            _given(own, "profile", "half", "part"),
+            _given(texts, "profile", "half", "task"),
         )
 
     return declare
@@ -231,25 +223,10 @@ def measurement(
 def _given(function: Callable[..., Any], *offered: str) -> Callable[..., Any]:
     """Wrap ``function`` to take all offered arguments and receive those that it names.
 
-    A leading underscore of a name is ignored. Raises TypeError for a name that is not offered.
+    A leading underscore of a name is ignored. Raises ValueError for a name that is not offered.
     """
-    named = [name.lstrip("_") for name in inspect.signature(function).parameters]
-    if unknown := {*named} - {*offered}:
-        raise TypeError(
-            f"{function.__qualname__} has unknown parameters {', '.join(sorted(unknown))}. Use "
-            f"some of {', '.join(offered)}"
-        )
-
-    def call(*arguments: Any) -> Any:
-        by_name = dict(zip(offered, arguments, strict=True))
-        return function(*(by_name[name] for name in named))
-
-    # the wrapper's own arguments, for a measurement that is copied with its functions
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in offered
-    ]
-    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return call
+    positions = [offered.index(name.lstrip("_")) for name in inspect.signature(function).parameters]
+    return lambda *arguments: function(*(arguments[position] for position in positions))
 
 
 # --- parts named after a training, ``"training 2"``, and the first training's part ----------------

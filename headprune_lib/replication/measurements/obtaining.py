@@ -32,12 +32,11 @@ from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
 from headprune_lib.replication.models.translators import full_recipe, stored_weights
 from headprune_lib.replication.paths import cache_root, models_root, results_root
 from headprune_lib.replication.profiles import Profile, Published, load_profile
-from headprune_lib.replication.store import Journal, Key, Part, Result, ResultDamaged
+from headprune_lib.replication.store import Journal, Key, Measured, Part, Result, ResultDamaged
 from headprune_lib.replication.store.files import check_writable, locked
 from headprune_lib.replication.store.results import part_path
 
-Checksums = dict[str, str]
-Origins = tuple[list[Checksums], Checksums, dict[str, Any]]
+Origins = tuple[list[dict[str, str]], dict[str, str], dict[str, Any]]
 """Checksums of each text, those of base weights, and the recipe of each training."""
 
 
@@ -58,10 +57,6 @@ class _Reading:
         """The profile's own task."""
         return getattr(profile, self.task_field)
 
-    def usual(self, profile: Profile) -> str | None:
-        """The task that a command need not name; None if it must name one."""
-        return self.task(load_profile(profile.name))
-
     def given(self, profile: Profile, task: str) -> str | None:
         """The name of a model that a command must give; None for the profile's usual one."""
         usual = self.model(load_profile(profile.name), task)
@@ -71,6 +66,15 @@ class _Reading:
         if model in known:
             return known[model].given or model
         return profile.given.get("translation_model", model)
+
+    def weights_at_hand(self, profile: Profile, task: str, run: dict[str, Any]) -> Path | None:
+        """The file of a run's weights, committed or cached; None if it was not trained here.
+
+        Args:
+            run: a result's entry for a training: its seed, and the epoch or update if a checkpoint
+                within it was measured.
+        """
+        return None
 
 
 class _Encoder(_Reading):
@@ -108,12 +112,6 @@ class _Encoder(_Reading):
         return committed, {*profile.further_seeds} <= {*committed.further_seeds}
 
     def weights_at_hand(self, profile: Profile, _task: str, run: dict[str, Any]) -> Path | None:
-        """The file of a run's weights, committed or cached; None if it was not trained here.
-
-        Args:
-            run: a result's entry for a training: its seed, and the epoch or update if a checkpoint
-                within it was measured.
-        """
         path = weights_path(profile.model, recipe(profile, run["seed"]))
         return path if path.is_file() else None
 
@@ -126,9 +124,6 @@ class _Translation(_Reading):
         "n_verses": ("n_verses", "n_headline"),
         "seed": ("translation_seed",),
     }
-
-    def usual(self, _profile: Profile) -> None:
-        return None
 
     def tasks(self, profile: str) -> Sequence[str]:
         return [*load_profile(profile).translators, *own_pairs()]
@@ -145,7 +140,7 @@ class _Translation(_Reading):
     ) -> Origins:
         pairs = [TRANSLATION_TASKS[name] for name in texts]
         data = [read.registered if registered else read.checksums() for read in pairs]
-        trained = profile.translator(task, profile.model_of(task))
+        trained = profile.translator(task)
         recipes = {
             f"seed {seed}": full_recipe(task, trained, seed, final=True, registered=registered)
             for seed in own.seeds or profile.trainings(task)[:1]
@@ -156,7 +151,7 @@ class _Translation(_Reading):
         model = self.given(profile, task)
         committed = load_profile(profile.name, task=profile.task, translation_model=model)
         known = {*profile.trainings(task)} <= {*committed.trainings(task)}
-        trained = profile.translator(task, profile.model_of(task))
+        trained = profile.translator(task)
         return committed, known and not (isinstance(trained, Published) and trained.folder)
 
     def weights_at_hand(self, profile: Profile, task: str, run: dict[str, Any]) -> Path | None:
@@ -164,7 +159,7 @@ class _Translation(_Reading):
         return stored_weights(profile, task, run["seed"], model=profile.model_of(task), **within)
 
 
-class _Language(_Reading):
+class _Language(_Reading):  # nobody trains these: a signature holds the checksum of their weights
     task_field, measured = "language_task", "a language model"
     options: ClassVar = {"task": ("language_task",), "model": ("language_model",)}
 
@@ -187,9 +182,6 @@ class _Language(_Reading):
         model = profile.language_model
         own_text = task in OWN_TEXTS or bool(LANGUAGE_MODELS[model].given)
         return load_profile(profile.name, language_task=task, language_model=model), not own_text
-
-    def weights_at_hand(self, profile: Profile, task: str, run: dict[str, Any]) -> Path | None:
-        return None  # nobody trains these: a signature holds the checksum of their weights
 
 
 HALF_OF: dict[Half, _Encoder | _Translation | _Language] = {
@@ -222,7 +214,7 @@ def load_for(
 
     Args:
         halves: the halves in which the options apply; each maps them to its own fields.
-        task: the task; a language pair is only checked, since it is no value of a profile.
+        task: the task; a language pair is no value of a profile.
         values: fields of the profile to override.
         options: options of the halves; None for those not given.
 
@@ -239,10 +231,7 @@ def load_for(
     }
     if twice := options_given.keys() & values.keys():
         raise ValueError(f"{', '.join(sorted(twice))}: given twice, by an option and by --set")
-    settings = load_profile(profile, **options_given, **values)
-    if halves == ["translation"] and task is not None:
-        settings.translator(task, settings.model_of(task))
-    return settings
+    return load_profile(profile, **options_given, **values)
 
 
 def check_task(task: str | None, profile: str, halves: Sequence[Half]) -> None:
@@ -254,17 +243,19 @@ def check_task(task: str | None, profile: str, halves: Sequence[Half]) -> None:
 
 # --- requests -------------------------------------------------------------------------------------
 
-LIMITS = ("n_examples", "n_verses", "n_headline")
-"""Limits on the number of test texts; giving fewer than the profile asks for a quick run."""
-
 
 class Request(NamedTuple):
-    """A measurement with a profile on a task, of one half of the paper or of language models."""
+    """A measurement with a profile on a task, of one half of the paper or of language models.
+
+    Attributes:
+        by: names of the parts that are asked for; None for all that there are for the profile.
+    """
 
     measurement: Measurement
     half: Half
     profile: Profile
     task: str
+    by: Sequence[str] | None = None
 
     @property
     def key(self) -> Key:
@@ -288,7 +279,7 @@ class Request(NamedTuple):
         Args:
             registered: use the text that committed results were measured on, whatever is at hand.
         """
-        measurement, half, profile, task = self
+        measurement, half, profile, task, _ = self
         asked = measurement.own(profile, half, part)
         parameters = {
             "task": task,
@@ -306,9 +297,9 @@ class Request(NamedTuple):
             measurement.version, parameters, values, checksums, weights, recipes
         )
 
-    def signatures(self, parts: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
-        """The signature of each part; if None, of all that the measurement has for the profile."""
-        return {name: self.signature(name) for name in (self.parts if parts is None else parts)}
+    def signatures(self) -> dict[str, dict[str, Any]]:
+        """The signature of each part that is asked for."""
+        return {name: self.signature(name) for name in (self.parts if self.by is None else self.by)}
 
     def folder(self, signatures: Mapping[str, dict[str, Any]]) -> Path:
         """The folder where the result is stored.
@@ -331,19 +322,21 @@ class Request(NamedTuple):
         if standard:
             return results_folder(self.profile)
         # the default parts name the folder, whichever are requested: others join them in one figure
-        digests = "".join(sorted(signed["digest"] for signed in self.signatures().values()))
+        every = self._replace(by=None).signatures()
+        digests = "".join(sorted(signed["digest"] for signed in every.values()))
         return cache_root() / "results" / hashlib.sha256(digests.encode()).hexdigest()[:12]
 
-    def command(self, parts: Sequence[str] | None = None) -> str:
+    def command(self) -> str:
         """The command that measures the result again."""
         of, profile, task = HALF_OF[self.half], self.profile, self.task
         words = ["headprune reproduce", self.measurement.name, f"--profile {profile.name}"]
-        words += [f"--task {task}"] if task != of.usual(profile) else []
+        if self.half == "translation" or task != of.task(load_profile(profile.name)):
+            words.append(f"--task {task}")
         words += [f"--model {_from_home(each)}" for each in [of.given(profile, task)] if each]
-        words += [f"--by {name!r}" for name in parts or ()]
-        return " ".join([*words, *self._values_given(parts)])
+        words += [f"--by {name!r}" for name in self.by or ()]
+        return " ".join([*words, *self._values_given()])
 
-    def _values_given(self, parts: Sequence[str] | None) -> Iterator[str]:
+    def _values_given(self) -> Iterator[str]:
         """The command-line options for the values given in place of the profile's.
 
         Values that the measurement does not depend on, which a page may set too, are left out.
@@ -357,59 +350,31 @@ class Request(NamedTuple):
         text = own_text(profile.given.get("data"))
         elsewhere |= text.fields.keys() if text else set()
         left = {name: value for name, value in profile.given.items() if name not in elsewhere}
-        usual = load_profile(profile.name, task=profile.task)
+        usual = load_profile(profile.name)
         for option, fields in numbers.items():
             if len(values := {left.get(field) for field in fields}) == 1 and None not in values:
-                if self.depends_on(fields, parts):
-                    yield f"--{option.replace('_', '-')} {values.pop()}"
                 left = {name: value for name, value in left.items() if name not in fields}
+                if self.depends(fields):
+                    yield f"--{option.replace('_', '-')} {values.pop()}"
         for name in ("data", "device"):
             value = left.pop(name, None)
             if value not in (None, getattr(usual, name)):
                 yield f"--{name} {_from_home(value)}"
         for name, value in flat(left):
-            if not self.uses(name, parts):
-                continue
-            written = yaml.safe_dump(value, default_flow_style=True, width=1000)
-            written = written.removesuffix("...\n").strip()
-            yield f"--set {shlex.quote(f'{name}={written}')}"
+            if self.depends([name]):
+                written = yaml.safe_dump(value, default_flow_style=True, width=1000)
+                written = written.removesuffix("...\n").strip()
+                yield f"--set {shlex.quote(f'{name}={written}')}"
 
-    def depends_on(self, fields: Sequence[str], parts: Sequence[str] | None) -> bool:
-        """Whether the whole numbers given for some fields change the signature of any part.
+    def depends(self, fields: Sequence[str]) -> bool:
+        """Whether the result would be another without the values given for some fields."""
+        return depends(lambda other: self._replace(profile=other), self.profile, fields)
 
-        They are left out, and then increased by one: they may be equal to the profile's values.
-        """
-
-        def digests(values: dict[str, Any]) -> dict[str, str] | None:
-            try:
-                other = self._replace(profile=load_profile(self.profile.name, **values))
-                return {name: signed["digest"] for name, signed in other.signatures(parts).items()}
-            except ValueError:  # a number that the part cannot be measured with
-                return None
-
-        values = self.profile.given
-        without = {name: value for name, value in values.items() if name not in fields}
-        greater = {name: value + 1 if name in fields else value for name, value in values.items()}
-        return any(digests(other) != digests(values) for other in (without, greater))
-
-    def uses(self, name: str, parts: Sequence[str] | None) -> bool:
-        """Whether the result would be another without a given value, such as ``speed.share``."""
-        given = without(self.profile.given, name)
-        try:
-            other = self._replace(profile=load_profile(self.profile.name, **given))
-            return not self.same_as(other, parts)
-        except ValueError:  # nothing can be measured without it
-            return True
-
-    def same_as(self, other: Request, parts: Sequence[str] | None) -> bool:
-        """Whether another request asks for the same result, or for the same parts of it."""
-        return self.key == other.key and self.signatures(parts) == other.signatures(parts)
-
-    def check_parts(self, names: Sequence[str]) -> None:
+    def check_parts(self) -> None:
         """Raises ValueError for a part that the measurement does not have."""
-        measurement, half, profile, task = self
+        measurement, half, profile, task, names = self
         usual = self.parts
-        for name in names:
+        for name in names or ():
             if name in usual:
                 continue
             # refuses a name that is no order's; a measurement that reads no names returns the same
@@ -418,29 +383,28 @@ class Request(NamedTuple):
             if half == "translation" and (match := re.search(r"(?:^| )training (\d+)$", name)):
                 profile.check_training(task, int(match[1]))
 
-    def as_asked(self) -> tuple[Profile, bool, list[str]]:
+    def as_asked(self) -> tuple[Request, bool, list[str]]:
         """Restrict a run that asks for fewer test texts than its profile has to what it needs.
 
         If the result depends on the number of texts, it needs only the first training; if not, the
         stored result is used. Choices on training text use no more texts than are tested.
 
         Returns:
-            the profile, whether the result depends on the requested number, and the trainings that
-            are left out, such as ``["seed 2"]``. A profile that asks for no fewer is not changed.
+            the request, whether the result depends on the requested number, and the trainings that
+            are left out, such as ``["seed 2"]``. Parts that are asked for by name stay, and so does
+            a profile that asks for no fewer.
         """
         profile, usual = self.profile, load_profile(self.profile.name, task=self.profile.task)
         less = [
             name
-            for name in LIMITS
+            for name in ("n_examples", "n_verses", "n_headline")
             if (asked := profile.given.get(name)) is not None
             and asked < (getattr(usual, name) or float("inf"))
         ]
-        if not less:
-            return profile, True, []
-        whole = dataclasses.replace(profile, **{name: getattr(usual, name) for name in less})
-        signatures = self.signatures()
-        if signatures == self._replace(profile=whole).signatures():
-            return profile, False, []
+        if not less or self.by is not None:
+            return self, True, []
+        if not self.depends(less):
+            return self, False, []
         if self.half == "translation":
             first_seed = profile.trainings(self.task)[0]
             first = dataclasses.replace(profile, translation_seed=first_seed)
@@ -450,8 +414,34 @@ class Request(NamedTuple):
                 # as n_verses limits choices too
                 n_selection = min(profile.n_selection, profile.given["n_examples"])
                 first = dataclasses.replace(first, n_selection=n_selection)
-        left_out = _trainings(signatures) - _trainings(self._replace(profile=first).signatures())
-        return first, True, sorted(left_out)
+        request = self._replace(profile=first)
+        left_out = _trainings(self.signatures()) - _trainings(request.signatures())
+        return request, True, sorted(left_out)
+
+
+def depends(
+    ask: Callable[[Profile], Request],
+    profile: Profile,
+    fields: Sequence[str],
+) -> bool:
+    """Whether the result would be another without the values given for some fields.
+
+    A value that is the profile's own counts.
+
+    Args:
+        ask: returns the request with a profile.
+        fields: names such as ``speed.share``.
+    """
+    left = profile.given
+    for name in fields:
+        left = without(left, name)
+    try:
+        usual, other = (load_profile(profile.name, **values) for values in (profile.given, left))
+        requests = ask(usual), ask(other)
+        first, second = ((request.key, request.signatures()) for request in requests)
+    except ValueError:  # nothing can be measured without it
+        return True
+    return other == usual or first != second
 
 
 def results_folder(profile: Profile) -> Path:
@@ -500,7 +490,6 @@ def _trainings(signatures: Mapping[str, dict[str, Any]]) -> set[str]:
 def obtain(
     request: Request,
     *,
-    parts: Sequence[str] | None = None,
     fresh: bool = False,
     checked: bool = False,
     begin: Callable[[list[str]], None] = lambda _missing: None,
@@ -513,7 +502,6 @@ def obtain(
     back, so that pages are the same on the machine that measured and on any other.
 
     Args:
-        parts: names of parts; those that the measurement has for the profile if not given.
         fresh: measure all requested parts.
         checked: read the outcomes of a stored result that fits too, and not its values alone.
         begin: called with the names of the parts to be measured, before the first is measured.
@@ -521,52 +509,51 @@ def obtain(
     Raises:
         OtherWeights: a stored part was measured on other weights than the committed ones.
     """
-    measurement, half, profile, _ = request
-    signatures, key = request.signatures(parts), request.key
-    root, command = request.folder(signatures), request.command(parts)
+    measurement, half, profile, *_ = request
+    signatures, key = request.signatures(), request.key
+    root, command = request.folder(signatures), request.command()
     fingerprint = store.fingerprint(measurement.name, measurement.statistics[half])
     kept = _stored(key, root, command)
     usable = _usable(kept, request, signatures, fresh, root)
-    usable = _readable(usable) if checked else usable
-    missing = [name for name in signatures if name not in usable]
     digests = "".join(signed["digest"] for signed in signatures.values())
     digest = hashlib.sha256(digests.encode()).hexdigest()[:16]
     folder = cache_root() / "journals" / key.measurement
     journal = Journal(folder / f"{key.task}.{key.model}-{digest}")
-    if kept and kept.statistics == fingerprint and {*usable} == {*kept.parts} and not missing:
+    summarised = kept is not None and kept.statistics == fingerprint
+    if checked or not (summarised and {*signatures} <= {*usable} == {*kept.parts}):
+        usable = _readable(usable)
+    if summarised and {*signatures} <= {*usable} == {*kept.parts}:
         journal.finish()
         return kept
-    usable = _readable(usable)
     missing = [name for name in signatures if name not in usable]
-    about = kept and {name: getattr(kept, name) for name in _ABOUT}
     if missing:
         check_writable(key.path(root).parent, folder)
         begin(missing)
-    measured = {}
     journal.lap()
     measures = [
         partial(_measured, request, name, signatures[name], journal, command) for name in missing
     ]
     done = side_by_side(measures, "/".join(key))
-    for name, (part, about_part) in zip(missing, done, strict=True):
-        measured[name], about = part, about_part
+    measured = {name: part for name, (part, _) in zip(missing, done, strict=True)}
+    about = done[-1][1] if done else kept
     # Another process may have stored parts since, or be about to: the lock keeps others from
     # storing this result between our reading it again and our saving it.
     with locked(key.path(root)):
         if kept := _stored(key, root, command):
             usable |= _readable(_usable(kept, request, signatures, fresh, root))
-            for name in measured.keys() & kept.parts.keys():
-                measured[name].provenance = again(measured[name].provenance, kept.parts[name])
+            for name in measured.keys() & kept.parts.keys():  # when they were first seen
+                before = kept.parts[name].provenance
+                first = before.get("first_measured", before["date"])
+                measured[name].provenance["first_measured"] = first
         every = usable | measured
         every = {name: every[name] for name in dict.fromkeys([*signatures, *every])}
         store.save(
             Result(
-                *key,
-                profile=profile.name,
+                *(*key, profile.name),
+                *(about.dataset, about.n_examples, about.metric, about.unit),
                 values=measurement.values_of(half, every),
                 statistics=fingerprint,
                 parts=every,
-                **about,
             ),
             root,
         )
@@ -575,39 +562,25 @@ def obtain(
     return result
 
 
-_ABOUT = ("dataset", "n_examples", "metric", "unit")
-
-
 def _measured(
     request: Request,
     part: str,
     signature: dict[str, Any],
     journal: Journal,
     command: str,
-) -> tuple[Part, dict[str, Any]]:
-    """Measure a part; return it with the data set, number of texts, metric and unit."""
-    measurement, half, profile, task = request
+) -> tuple[Part, Measured]:
+    """Measure a part; return it with what was measured."""
+    measurement, half, profile, task, _ = request
     needs = {needed.name: needed for needed in measurement.own(profile, half, part).needs}
 
     def get(name: str, parts: Sequence[str] | None = None) -> Result:
-        return obtain(request._replace(measurement=needs[name]), parts=parts)
+        return obtain(request._replace(measurement=needs[name], by=parts))
 
     measured = measurement.measure(Context(half, profile, task, journal, get), part)
     devices = everywhere(store.computing_on, profile.device)
     provenance = store.provenance(command, journal.lap(), devices)
     runs = store.plain(measured.runs, "runs")
-    return Part(signature, runs, provenance, measured.raw), {
-        name: getattr(measured, name) for name in _ABOUT
-    }
-
-
-def again(provenance: dict[str, Any], before: Part) -> dict[str, Any]:
-    """The provenance of a part that replaces one of the same name.
-
-    It keeps the date of the first measurement, when the outcomes were first seen.
-    """
-    first = before.provenance.get("first_measured", before.provenance["date"])
-    return {**provenance, "first_measured": first}
+    return Part(signature, runs, provenance, measured.raw), measured
 
 
 def _stored(key: Key, root: Path, command: str) -> Result | None:
@@ -678,7 +651,7 @@ def check_weights(request: Request, name: str, part: Part) -> None:
     Raises:
         OtherWeights: the weights at hand are committed, and differ.
     """
-    _, half, profile, task = request
+    _, half, profile, task, _ = request
     for run in part.runs:
         measured = run.get("weights_sha256")
         path = HALF_OF[half].weights_at_hand(profile, task, run) if measured else None
@@ -689,7 +662,7 @@ def check_weights(request: Request, name: str, part: Part) -> None:
             f"on {measured}"
         )
         usual = request.parts
-        command = request.command(None if name in usual else [*usual, name])
+        command = request._replace(by=None if name in usual else [*usual, name]).command()
         if path.parent == models_root():
             raise OtherWeights(
                 f"{message}. Put the committed file back (`git checkout`), or measure again with: "

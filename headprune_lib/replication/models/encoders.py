@@ -41,8 +41,7 @@ from headprune_lib.replication.models.weights import (
 )
 from headprune_lib.replication.paths import models_root, trained_root
 from headprune_lib.replication.profiles import Finetuning, Profile
-from headprune_lib.replication.store.files import Arrays, locked
-from headprune_lib.replication.store.journal import Journal
+from headprune_lib.replication.store.files import Arrays, Journal, locked
 
 # --- batches and predictions ----------------------------------------------------------------------
 

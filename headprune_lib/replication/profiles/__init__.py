@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import functools
 import typing
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import field
 from importlib import resources
 from pathlib import Path
@@ -49,31 +49,28 @@ Share = Annotated[StrictFloat, AllowInfNan(False), Ge(0), Le(1)]
 PositiveShare = Annotated[StrictFloat, AllowInfNan(False), Gt(0), Le(1)]
 
 
-def one_of(what: str, names: Collection[str]) -> AfterValidator:
-    """Validator that refuses a name not among ``names`` when it runs, and suggests the nearest."""
+def _refusing(kind: str, refusal: Callable[[Any], str]) -> AfterValidator:
+    """Validator that refuses a value for which a function returns a message, of an error's kind."""
 
-    def check(name: str) -> str:
-        if name not in names:
-            raise PydanticCustomError("name", "{told}", {"told": unknown(what, name, names)})
-        return name
+    def check(value: Any) -> Any:
+        if told := refusal(value):
+            raise PydanticCustomError(kind, "{told}", {"told": told})
+        return value
 
     return AfterValidator(check)
 
 
-def _some(given: list) -> list:
-    if not given:
-        raise PydanticCustomError("list", "Give one at least")
-    return given
+def one_of(what: str, names: Collection[str]) -> AfterValidator:
+    """Validator that refuses a name not among ``names`` when it runs, and suggests the nearest."""
+    return _refusing("name", lambda name: "" if name in names else unknown(what, name, names))
 
 
-def _once(given: list) -> list:
-    if len({*given}) < len(given):
-        raise PydanticCustomError("list", "Give each of them once")
-    return given
-
-
-SOME, ONCE = AfterValidator(_some), AfterValidator(_once)
-"""Validators that refuse an empty list, and one with something in it twice."""
+SOME = _refusing("list", lambda given: "" if given else "Give one at least")
+"""Validator that refuses an empty list."""
+ONCE = _refusing(
+    "list", lambda given: "Give each of them once" if len({*given}) < len(given) else ""
+)
+"""Validator that refuses a list with something in it twice."""
 
 
 @typing.dataclass_transform(frozen_default=True)
@@ -261,14 +258,13 @@ class Tuning:
 _DEVICES = ("cpu", "cuda", "mps")
 
 
-def _known_to_torch(device: str) -> str:
+def _unknown_to_torch(device: str) -> str:
     try:
         if device not in _DEVICES:
             torch.device(device)
     except RuntimeError:
-        message = unknown("device", device, _DEVICES)
-        raise PydanticCustomError("name", "{told}", {"told": message}) from None
-    return device
+        return unknown("device", device, _DEVICES)
+    return ""
 
 
 _Task = Annotated[str, one_of("task", TASKS)]
@@ -381,7 +377,7 @@ class Profile:
     language_task: Annotated[str, one_of("text", LANGUAGE_TASKS)]
     language: Language
     halves: list[Literal["encoder", "translation"]]
-    device: Annotated[str, AfterValidator(_known_to_torch)] = "cpu"
+    device: Annotated[str, _refusing("name", _unknown_to_torch)] = "cpu"
     data: str | None = None
     given: dict = field(default_factory=dict, compare=False, repr=False)
     """The values that were given in place of the profile's."""
@@ -407,19 +403,15 @@ class Profile:
     @property
     def translators(self) -> dict[str, dict[str, TranslatorRecipe]]:
         """Task -> model -> its origin: trained by us, trained by fairseq, or published."""
-        by_task: dict[str, dict[str, TranslatorRecipe]] = {}
-        for tasks in (self.translation, self.fairseq, self.published):
-            for task, models in tasks.items():
-                by_task[task] = {**by_task.get(task, {}), **models}
-        return by_task
+        return functools.reduce(merged, (self.translation, self.fairseq, self.published))
 
-    def translator(self, task: str, model: str = POST_NORM) -> TranslatorRecipe:
-        """Where a translation model comes from.
+    def translator(self, task: str, model: str | None = None) -> TranslatorRecipe:
+        """Where a translation model comes from; the one that is measured if none is named.
 
         Raises:
             ValueError: an unknown task, or a model that the task does not have.
         """
-        known = self.translators
+        known, model = self.translators, model or self.model_of(task)
         if task not in known and task in OWN_TEXTS:
             raise ValueError(f"{task} is text of your own. Give a translator by --model FOLDER")
         if task not in known:
@@ -452,7 +444,7 @@ class Profile:
         Raises:
             ValueError: an unknown task, or a model that the task does not have.
         """
-        model = self.model_of(task) if model is None else model
+        model = model or self.model_of(task)
         self.translator(task, model)
         if self.translation_seed is not None:
             return [self.translation_seed]

@@ -1,7 +1,12 @@
 """Results and what is needed to keep them: files, signatures, a journal of unfinished work."""
 
-from headprune_lib.replication.store.files import Arrays, prefixed, unprefixed
-from headprune_lib.replication.store.journal import Journal, UnitsFailed
+from headprune_lib.replication.store.files import (
+    Arrays,
+    Journal,
+    UnitsFailed,
+    prefixed,
+    unprefixed,
+)
 from headprune_lib.replication.store.results import (
     OUTCOMES,
     Key,
@@ -10,15 +15,13 @@ from headprune_lib.replication.store.results import (
     Part,
     Result,
     ResultDamaged,
+    computing_on,
     find,
+    fingerprint,
     load,
+    make_signature,
     plain,
+    provenance,
     save,
     stored,
-)
-from headprune_lib.replication.store.signature import (
-    computing_on,
-    fingerprint,
-    make_signature,
-    provenance,
 )

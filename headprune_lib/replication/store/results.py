@@ -9,16 +9,20 @@ statistics never needs a new measurement, only a change of a part's signature do
 
 from __future__ import annotations
 
-import dataclasses
+import datetime
 import hashlib
+import importlib.metadata
 import json
 import math
-from collections.abc import Callable
+import os
+import platform
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headprune_lib.replication.lazy import torch
 from headprune_lib.replication.paths import results_root
 from headprune_lib.replication.store.files import (
     Arrays,
@@ -55,20 +59,6 @@ class Key(NamedTuple):
         return cls(path.parent.name, task, model)
 
 
-class _Raw:
-    """Attribute for arrays, or for a function that reads them and is called on first access."""
-
-    def __get__(self, part: Part | None, _kind: type | None = None) -> Any:
-        if part is None:  # the default of a part without outcomes
-            return dict
-        if callable(part.arrays):
-            part.arrays = part.arrays()
-        return part.arrays
-
-    def __set__(self, part: Part, arrays: Arrays | Callable[[], Arrays]) -> None:
-        part.arrays = arrays
-
-
 @dataclass(frozen=True)
 class Measured:
     """The raw outcomes of a part that was measured, and what they were measured on."""
@@ -90,18 +80,25 @@ class Part:
     """Outcomes that were measured together.
 
     Attributes:
-        signature: what they depend on, see :func:`headprune_lib.replication.store.make_signature`.
+        signature: what they depend on, see :func:`make_signature`.
         runs: one entry per training: its seed and the hash of its weights.
         provenance: where and with what they were measured; every later rewrite with its date.
-        raw: the outcomes, stored in the .npz; those of a stored part are read on first access.
+        arrays: the outcomes, stored in the .npz, or a function that reads them.
         raw_sha256: of that file.
     """
 
     signature: dict[str, Any]
     runs: list[dict[str, Any]]
     provenance: dict[str, Any]
-    raw: Arrays = field(default=_Raw(), repr=False)
+    arrays: Arrays | Callable[[], Arrays] = field(default_factory=dict, repr=False)
     raw_sha256: str = ""
+
+    @property
+    def raw(self) -> Arrays:
+        """The outcomes; those of a stored part are read on first access."""
+        if callable(self.arrays):
+            self.arrays = self.arrays()
+        return self.arrays
 
 
 @dataclass
@@ -151,7 +148,9 @@ class Result:
         NaN and infinities become ``null``, since strict JSON lacks them. They can be told apart in
         the outcomes. Raises TypeError for a value that JSON cannot represent.
         """
-        content = {name: plain(getattr(self, name), name) for name in _FIELDS if name != "parts"}
+        content = {
+            name: plain(value, name) for name, value in vars(self).items() if name != "parts"
+        }
         content["parts"] = {
             name: {
                 "runs": plain(part.runs, f"{name}.runs"),
@@ -163,9 +162,6 @@ class Result:
             for name, part in self.parts.items()
         }
         return layout(content) + "\n"
-
-
-_FIELDS = tuple(field.name for field in dataclasses.fields(Result))
 
 
 def part_path(path: Path, part: str) -> Path:
@@ -227,7 +223,7 @@ def _result(path: Path, command: str) -> Result:
     state = path.stat()
     content = dict(_content(path, state.st_mtime_ns, state.st_size))
     parts = {
-        name: Part(**part, raw=partial(_outcomes, path, name, part["raw_sha256"], command))
+        name: Part(**part, arrays=partial(_outcomes, path, name, part["raw_sha256"], command))
         for name, part in content.pop("parts").items()
     }
     return Result(**content, parts=parts)
@@ -287,6 +283,104 @@ def find(measurement: str = "*", root: Path | None = None) -> list[Key]:
     """The keys of all stored results of a measurement (a glob pattern), in order of their paths."""
     paths = sorted((root or results_root()).glob(f"{measurement}/*.json"))
     return [Key.at(path) for path in paths if "." in path.stem]
+
+
+# --- what a result depends on, and where it was measured ------------------------------------------
+
+
+def make_signature(
+    version: int,
+    parameters: dict[str, Any],
+    own: dict[str, Any],
+    data: dict[str, str],
+    weights: dict[str, str],
+    recipe: dict[str, Any],
+) -> dict[str, Any]:
+    """The signature that a stored part must have to be used, with its SHA-256 ``digest``.
+
+    Args:
+        version: of the measurement; bumped by hand when its meaning changes.
+        parameters: what all parts of the result depend on.
+        own: what this part depends on in addition.
+        data, weights: names of files -> their registered checksums.
+        recipe: of the trainings.
+
+    Raises:
+        ValueError: a value that JSON cannot represent (NaN, a path, a tensor).
+    """
+    content = {
+        "measurement": version,
+        "parameters": parameters,
+        "own": own,
+        "data": data,
+        "weights": weights,
+        "recipe": recipe,
+    }
+    try:
+        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{content} cannot be a signature: {error}. Use finite numbers, text, lists and dicts"
+        ) from error
+    digest = hashlib.sha256(canonical.encode()).hexdigest()
+    return {"digest": digest, **json.loads(canonical)}
+
+
+def fingerprint(name: str, statistics: Any) -> str:
+    """The fingerprint of the rules and constants that a measurement's values depend on.
+
+    Args:
+        name: of the measurement.
+        statistics: all constants that its summary reads, a dataclass or a namespace.
+    """
+    content = json.dumps([name, statistics], sort_keys=True, allow_nan=False, default=vars)
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+Device = tuple[str, str | None]
+"""The kind of a device, such as ``"cuda"``, and its name if it is a GPU."""
+
+
+def computing_on(device: str) -> Device:
+    """The device that this process uses if ``device`` is asked for: the CPU if there is no GPU."""
+    kind = torch.device(device).type
+    if kind != "cuda":
+        return kind, None
+    return (
+        (kind, torch.cuda.get_device_name(device)) if torch.cuda.is_available() else ("cpu", None)
+    )
+
+
+def provenance(
+    command: str, seconds: float, devices: Iterable[Device] = (("cpu", None),)
+) -> dict[str, Any]:
+    """Where and with what a result was measured; not part of the signature.
+
+    Args:
+        devices: those that computed the result, see :func:`computing_on`.
+    """
+    kinds, gpus = zip(*devices, strict=True) if (devices := [*devices]) else ((), ())
+    cpu = platform.processor() or platform.machine()
+    if (info := Path("/proc/cpuinfo")).is_file():
+        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        cpu = names[0].split(":", 1)[1].strip() if names else cpu
+    versions = {
+        name: importlib.metadata.version(name)
+        for name in ("torch", "transformers", "numpy", "scipy", "tokenizers")
+    }
+    return {
+        "command": command,
+        "device": ", ".join(sorted({*kinds})) or None,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "hardware": {
+            "cpu": cpu,
+            "cores": os.cpu_count(),
+            "gpu": ", ".join(sorted({name for name in gpus if name})) or None,
+        },
+        "packages": versions,
+        "python": platform.python_version(),
+        "seconds": round(seconds, 1),
+    }
 
 
 # --- as text: plain values, and JSON with readable diffs ------------------------------------------

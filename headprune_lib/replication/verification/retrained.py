@@ -104,7 +104,7 @@ def verify(
             those at hand, or one with nothing to compare.
     """
     request = find_artifact(name, profile, task)
-    _, half, profile, task = request
+    _, half, profile, task, _ = request
     key, command = request.key, request.command()
     result = store.load(key, results_folder(profile), command)
     if result.measurement not in COMPARABLE:

@@ -13,7 +13,7 @@ from headprune_lib import ones_mask
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication import measurements
 from headprune_lib.replication.measurements import MEASUREMENTS
-from headprune_lib.replication.measurements.base import HALVES, Constants, Measurement, Own
+from headprune_lib.replication.measurements.base import HALVES, Constants, Own, measurement
 from headprune_lib.replication.measurements.obtaining import (
     HALF_OF,
     OtherWeights,
@@ -31,8 +31,8 @@ from headprune_lib.replication.store import OUTCOMES, Journal, Key, Measured, lo
 
 def signed(name, profile, half="encoder", task=None, part=None) -> str:
     """The digest of a measurement's signature, of all its parts where none is named."""
-    request = Request(MEASUREMENTS[name], half, profile, task or HALF_OF[half].task(profile))
-    made = request.signatures(None if part is None else [part])
+    task, parts = task or HALF_OF[half].task(profile), None if part is None else [part]
+    made = Request(MEASUREMENTS[name], half, profile, task, parts).signatures()
     return "".join(one["digest"] for one in made.values())
 
 
@@ -161,17 +161,16 @@ class Noted:
         return {name: [raw["right"].mean(), rates[name]] for name, raw in outcomes.items()}
 
     def obtain(self, *parts, version=1, n=3, seed=0, orders=None, **options):
-        noted = Measurement(
+        noted = measurement(
             "noted",
-            version,
-            {"encoder": Constants(resamples=5_000, seed=seed)},
-            lambda: {"n": n},
-            self.measure,
-            self.summarise,
+            version=version,
+            parameters=lambda: {"n": n},
+            statistics=Constants(resamples=5_000, seed=seed),
             own=lambda part: Own({"order": (orders or {}).get(part, part)}),
-        )
-        request = Request(noted, "encoder", load_profile("smoke"), "synthetic")
-        return obtain(request, parts=parts or None, **options)
+        )(self.measure)
+        noted.summary(self.summarise)
+        request = Request(noted, "encoder", load_profile("smoke"), "synthetic", parts or None)
+        return obtain(request, **options)
 
     @property
     def counts(self):

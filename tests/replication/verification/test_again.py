@@ -60,7 +60,7 @@ def wrong(name, array, drawn):
 
 def noticed(result, part, name, array, smoke, folder):
     of = result.parts[part]
-    other = dataclasses.replace(of, raw={**of.raw, name: array})
+    other = dataclasses.replace(of, arrays={**of.raw, name: array})
     changed = dataclasses.replace(result, parts={part: other})
     try:
         quantities = found_again(changed, smoke, folder, n_texts=1000)  # which is all
@@ -103,7 +103,7 @@ def test_each_training_is_held_against_its_own_part(smoke, tmp_path):
     assert all(quantity.agrees for quantity in found_again(result, pre, tmp_path))
     raws = [part.raw for part in result.parts.values()][::-1]
     each = zip(result.parts.items(), raws, strict=True)
-    exchanged = {name: dataclasses.replace(part, raw=raw) for (name, part), raw in each}
+    exchanged = {name: dataclasses.replace(part, arrays=raw) for (name, part), raw in each}
     result = dataclasses.replace(result, parts=exchanged)
     assert not all(one.agrees for one in found_again(result, pre, tmp_path, n_texts=9))
     for part in result.parts.values():

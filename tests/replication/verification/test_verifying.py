@@ -20,7 +20,7 @@ def stored(smoke):
         path = result.key.path(results_folder(smoke))
         kept.update({file: file.read_bytes() for file in path.parent.glob(f"{path.stem}.*")})
         for part in result.parts.values():
-            part.raw = raw(dict(part.raw))
+            part.arrays = raw(dict(part.raw))
             if other_weights:
                 part.runs = [{**run, "weights_sha256": "0" * 64} for run in part.runs]
         store.save(result, results_folder(smoke))
