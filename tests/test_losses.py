@@ -7,12 +7,7 @@ import torch
 import transformers as t
 from tiny import MARKS, SHAPE, WIDE, batch_for, build, of
 
-from headprune_lib.losses import (
-    cross_entropy,
-    default_loss,
-    n_labels,
-    next_token_cross_entropy,
-)
+from headprune_lib.losses import cross_entropy, default_loss, n_labels, next_token_cross_entropy
 
 # What a class cannot be told from: its name, `can_generate`, or `problem_type` alone.
 XLM = of(t.XLMWithLMHeadModel, **MARKS, n_words=30, emb_dim=16, n_layers=2, n_heads=4, dropout=0)

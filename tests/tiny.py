@@ -1,7 +1,7 @@
 """Tiny random models and batches for the laws, one for each known architecture."""
 
 import copy
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
@@ -236,3 +236,29 @@ def same_weights(model, before) -> bool:
     """Whether a model's weights and buffers equal those of a copied ``state_dict``."""
     now = model.state_dict()
     return now.keys() == before.keys() and all(torch.equal(now[key], before[key]) for key in before)
+
+
+@contextmanager
+def unchanged(model):
+    """Check that a block changes nothing of a model: attributes, hooks, weights; nor of torch.
+
+    What the library remembers with a model may be added.
+    """
+
+    def everything():
+        attributes = [
+            {
+                name: list(value.items()) if isinstance(value, dict) else value
+                for name, value in vars(module).items()
+                if not name.startswith("_headprune_")
+            }
+            for module in model.modules()
+        ]
+        learned = [(weight.requires_grad, weight.grad is None) for weight in model.parameters()]
+        return attributes, learned, torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+    weights = [(weight, weight.clone()) for weight in (*model.parameters(), *model.buffers())]
+    before = everything()
+    yield
+    assert everything() == before
+    assert all(weight.is_meta or torch.equal(weight, was) for weight, was in weights)
