@@ -11,7 +11,6 @@ from torch import nn
 
 import headprune_lib as hp
 from headprune_lib import discovery
-from headprune_lib.criteria import CRITERIA
 from headprune_lib.masking import masked_rows
 from headprune_lib.specs import UnknownArchitecture
 
@@ -91,11 +90,6 @@ def test_the_proof_changes_nothing_and_is_made_anew_where_a_module_is_another():
         assert len(hp.find_heads(model)) == 2
 
 
-def scored(name):
-    settings = {"gates": {"updates": 3}, "shapley": {"permutations": 1}}.get(name, {})
-    return lambda model: hp.score_heads(model, [batch(2), batch(3)], name, **settings)
-
-
 def entered(context, *given):
     def call(model):
         with context(model, *given):
@@ -106,8 +100,6 @@ def entered(context, *given):
 
 HALF = {"self": (torch.arange(12) % 2).view(3, 4).float()}
 CALLS = {
-    # a search by sweeps makes several calls
-    **{name: scored(name) for name in CRITERIA if name != "greedy"},
     "masked_heads": entered(hp.masked_heads, HALF),
     "masked_rows": entered(masked_rows, [HALF, HALF], [0, 1]),
     "prune_heads": lambda model: hp.prune_heads(model, HALF),

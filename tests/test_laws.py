@@ -19,6 +19,7 @@ from tiny import (
     parts_of,
     some_mask,
     traces,
+    unchanged,
 )
 from torch.nn.functional import cross_entropy
 from transformers.pytorch_utils import Conv1D
@@ -57,8 +58,10 @@ every_generator = cases(FAST, [case for case in CASES if case[0] in GENERATORS])
 
 
 def steered(_layer, _inputs, output):
-    """A hook of the caller's that changes what a layer returns."""
-    return (1.5 * output[0], *output[1:]) if isinstance(output, tuple) else 1.5 * output
+    """A hook of the caller's that mixes the positions of what a layer returns."""
+    states, *more = output if isinstance(output, tuple) else (output,)
+    states = states + states.mean(1, keepdim=True)
+    return (states, *more) if isinstance(output, tuple) else states
 
 
 def head_weights(model, block, head):
@@ -201,8 +204,6 @@ def test_a_pruned_model_is_scored_masked_and_pruned_again(name, kernel):
 @every_model_but_fast_for_one
 def test_the_model_is_as_it_was_after_an_exception(name, kernel):
     model, broken = build(name, kernel), batch_for(name, 1)
-    hp.find_heads(model)
-    before = traces(model)
     if "pixel_values" in broken:
         broken["pixel_values"] = broken["pixel_values"][:, :2]
     else:
@@ -212,9 +213,9 @@ def test_the_model_is_as_it_was_after_an_exception(name, kernel):
         lambda: hp.head_importance(model, [broken]),
         lambda: next(hp.one_head_ablation(model, [broken])),
     ):
-        with pytest.raises((IndexError, ValueError)), hp.masked_heads(model, some_mask(model)):
+        masked = hp.masked_heads(model, some_mask(model))
+        with unchanged(model), pytest.raises((IndexError, ValueError)), masked:
             call()
-        assert traces(model) == before
 
 
 @every_model_but_fast_for_one
