@@ -193,12 +193,13 @@ def test_a_pruned_model_is_scored_masked_and_pruned_again(name, kernel):
     pruned = hp.prune_heads(copy.deepcopy(model), first)
     for kind, values in hp.head_importance(pruned, [inputs]).items():
         assert torch.equal(values.isnan(), first[kind] == 0)
-    masked = logits_of(pruned, inputs, second)
-    with hp.masked_heads(model, {kind: first[kind] * second[kind] for kind in first}):
-        expected = logits_of(model, inputs)
-    torch.testing.assert_close(masked, expected, rtol=0, atol=1e-5)
-    twice = logits_of(hp.prune_heads(pruned, second), inputs)
-    torch.testing.assert_close(twice, expected, rtol=0, atol=1e-5)
+    both = {kind: first[kind] * second[kind] for kind in first}
+    expected = logits_of(model, inputs, both)
+    for mask in (second, both):  # a mask may also be cumulative
+        masked = logits_of(pruned, inputs, mask)
+        torch.testing.assert_close(masked, expected, rtol=0, atol=1e-5)
+        twice = logits_of(hp.prune_heads(copy.deepcopy(pruned), mask), inputs)
+        torch.testing.assert_close(twice, expected, rtol=0, atol=1e-5)
 
 
 @every_model_but_fast_for_one

@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers as t
 from census import tiny as census
-from tiny import build, drawn, removed_as_masked, same_weights, unchanged
+from tiny import build, drawn, removed_as_masked, unchanged
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -17,14 +17,6 @@ from headprune_lib.saving import unprune_heads
 from headprune_lib.specs import ATTENTION_SPECS
 
 IDS = torch.arange(10).view(2, 5)
-
-
-def test_masks_may_be_cumulative():
-    model, heads = build(), [(0, 1), (2, 3), (0, 0)]
-    at_once = hp.prune_heads(build(), heads)
-    for n in (1, 3):
-        hp.prune_heads(model, heads[:n])
-    assert same_weights(model, at_once.state_dict())
 
 
 @pytest.mark.parametrize("name", ["mpnet", "t5", "gpt2", "llama"])
