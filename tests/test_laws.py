@@ -6,21 +6,9 @@ import re
 from functools import cache
 
 import pytest
+import tiny
 import torch
-from tiny import (
-    CASES,
-    DECODERS,
-    GENERATORS,
-    SINGLE,
-    batch_for,
-    build,
-    inputs_of,
-    logits_of,
-    parts_of,
-    some_mask,
-    traces,
-    unchanged,
-)
+from tiny import batch_for, build, inputs_of, logits_of, parts_of, some_mask, traces, unchanged
 from torch.nn.functional import cross_entropy
 from transformers.pytorch_utils import Conv1D
 
@@ -42,7 +30,7 @@ FAST = {
 }
 
 
-def cases(fast, among=CASES):
+def cases(fast, among=tiny.CASES):
     """Parameters of a law: these models in the fast tier, all others in the slow one."""
     return pytest.mark.parametrize(
         ("name", "kernel"),
@@ -52,9 +40,9 @@ def cases(fast, among=CASES):
 
 every_model = cases(FAST)
 # For laws that hardly depend on the model, and not on the kernel: each under its last kernel.
-ONE_KERNEL = [*{name: (name, kernel) for name, kernel in CASES}.values()]
+ONE_KERNEL = [*{name: (name, kernel) for name, kernel in tiny.CASES}.values()]
 every_model_but_fast_for_one = cases({("bert", "sdpa")}, ONE_KERNEL)
-every_generator = cases(FAST, [case for case in CASES if case[0] in GENERATORS])
+every_generator = cases(FAST, [case for case in tiny.CASES if case[0] in tiny.GENERATORS])
 
 
 def steered(_layer, _inputs, output):
@@ -84,7 +72,7 @@ def test_masking_is_zeroing_the_columns_of_the_output_projection(name, kernel):
         for head in range(block.n_heads):
             if mask[block.kind][block.layer, head] == 0:
                 head_weights(zeroed, block, head).zero_()
-    rounding = 1e-5 if (name, kernel) in SINGLE else 1e-12
+    rounding = 1e-5 if (name, kernel) in tiny.SINGLE else 1e-12
     torch.testing.assert_close(masked, logits_of(zeroed, inputs), rtol=0, atol=rounding)
     assert not torch.allclose(masked, whole)
     assert torch.equal(logits_of(model, inputs), whole)
@@ -93,7 +81,7 @@ def test_masking_is_zeroing_the_columns_of_the_output_projection(name, kernel):
 def losses_of(name, model, inputs):
     """One loss per example, by definition: of the class, or summed over the tokens of a text."""
     logits, labels = logits_of(model, inputs), inputs["labels"]
-    if name in DECODERS:
+    if name in tiny.DECODERS:
         logits, labels = logits[:, :-1], labels[:, 1:]
     losses = cross_entropy(logits.movedim(-1, 1), labels, reduction="none")
     return losses if losses.ndim == 1 else losses.sum(-1)
@@ -102,7 +90,7 @@ def losses_of(name, model, inputs):
 def exactness(name, kernel):
     """Step of a finite difference, and the relative and absolute error that it leaves."""
     # a difference of losses that are only exact to float32 needs a longer step
-    return (2e-3, 2e-2, 4e-3) if (name, kernel) in SINGLE else (1e-5, 1e-5, 1e-7)
+    return (2e-3, 2e-2, 4e-3) if (name, kernel) in tiny.SINGLE else (1e-5, 1e-5, 1e-7)
 
 
 @cache
@@ -179,7 +167,7 @@ def test_removal_equals_masking_and_survives_copying_and_saving(
         for block in hp.find_heads(smaller):
             row = mask[block.kind][block.layer]
             assert block.kept_heads == tuple(head for head in range(4) if row[head])
-    if name in GENERATORS:
+    if name in tiny.GENERATORS:
         assert loaded.generation_config.eos_token_id == model.generation_config.eos_token_id
 
 
@@ -253,7 +241,7 @@ def test_removal_equals_masking_in_generation_with_cache(name, kernel, empty_lay
     model, inputs = build(name, kernel), batch_for(name)
     mask = some_mask(model, empty_layer)
     asked = {key: inputs[key] for key in ("input_ids", "attention_mask")}
-    if name in DECODERS:  # a prompt has its padding on the left
+    if name in tiny.DECODERS:  # a prompt has its padding on the left
         asked = {key: values.flip(1) for key, values in asked.items()}
     pruned = hp.prune_heads(copy.deepcopy(model), mask)
     steps = {"max_new_tokens": 6, "return_dict_in_generate": True, "output_logits": True}

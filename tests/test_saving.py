@@ -13,7 +13,7 @@ import transformers as t
 from census import tiny as census
 from processes import python
 from safetensors.torch import load_file, save_file
-from tiny import SHAPE, WIDE, batch, batch_for, build, logits_of, same_weights, scores_of, some_mask
+from tiny import batch, batch_for, build, logits_of, same_weights, scores_of, some_mask, unchanged
 
 import headprune_lib as hp
 
@@ -83,7 +83,7 @@ def test_a_model_in_the_pruned_one_and_a_model_around_it(tmp_path):
     with torch.no_grad():
         expected = model.bert(**ids).last_hidden_state
         torch.testing.assert_close(inner(**ids).last_hidden_state, expected, rtol=0, atol=1e-5)
-    around = t.BertForSequenceClassification(t.BertConfig(**SHAPE, **WIDE)).eval()
+    around = t.BertForSequenceClassification(t.BertConfig(**tiny.SHAPE, **tiny.WIDE)).eval()
     around.bert = inner
     around.save_pretrained(tmp_path / "around")
     same(hp.load_pruned(tmp_path / "around"), around)
@@ -286,7 +286,9 @@ UNPRUNED = {
     # positions are in the precision that the model has
     "by group, half": lambda: llama(torch.bfloat16),
     # classes found by their structure
-    "ernie": lambda: t.ErnieForSequenceClassification(t.ErnieConfig(**SHAPE, **WIDE)).double(),
+    "ernie": lambda: t.ErnieForSequenceClassification(
+        t.ErnieConfig(**tiny.SHAPE, **tiny.WIDE)
+    ).double(),
     "qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**tiny.GROUPED)).double(),
     # its positions' convolution has weights that are computed from others
     "wav2vec2": lambda: t.Wav2Vec2ForCTC(census.tiny_config("wav2vec2")).double(),
@@ -301,13 +303,12 @@ def test_zeros_or_the_originals_heads_take_the_place_of_what_was_removed(name, d
     torch.manual_seed(0)
     original = UNPRUNED[name]().eval()
     pruned = cut(copy.deepcopy(original), drawn_seed, per_group="by group" in name)
-    before = copy.deepcopy(pruned.state_dict())
     whole, inputs = hp.unprune_heads(pruned), SOUND if name == "wav2vec2" else batch_for(name)
     expected, found = (logits_of(each, inputs) for each in (pruned, whole))
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
     assert hp.find_heads(whole) == hp.find_heads(original)  # though some of its weights are zeros
-    assert same_weights(hp.unprune_heads(pruned, original), original.state_dict())
-    assert same_weights(pruned, before)
+    with unchanged(pruned):
+        assert same_weights(hp.unprune_heads(pruned, original), original.state_dict())
 
 
 def test_what_the_others_learned_meanwhile_stays():
@@ -329,7 +330,8 @@ def test_what_a_caller_has_is_left_as_it_was():
     pruned = cut(build("bert"), 0).train()
     pruned.bert.embeddings.requires_grad_(False)
     state = torch.get_rng_state()
-    whole = hp.unprune_heads(pruned)
+    with unchanged(pruned):
+        whole = hp.unprune_heads(pruned)
     assert torch.equal(torch.get_rng_state(), state) and whole.training
     assert not whole.bert.embeddings.word_embeddings.weight.requires_grad
     assert whole.classifier.weight.requires_grad
