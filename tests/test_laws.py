@@ -8,9 +8,8 @@ from functools import cache
 import pytest
 import tiny
 import torch
-from tiny import batch_for, build, inputs_of, logits_of, parts_of, some_mask, traces, unchanged
+from tiny import batch_for, build, head_weights, inputs_of, logits_of, parts_of, some_mask, traces
 from torch.nn.functional import cross_entropy
-from transformers.pytorch_utils import Conv1D
 
 import headprune_lib as hp
 from headprune_lib.ablation import all_but_one_masks, masked_logits, one_head_masks
@@ -50,14 +49,6 @@ def steered(_layer, _inputs, output):
     states, *more = output if isinstance(output, tuple) else (output,)
     states = states + states.mean(1, keepdim=True)
     return (states, *more) if isinstance(output, tuple) else states
-
-
-def head_weights(model, block, head):
-    """The weights of the output projection that one head's values meet, (hidden, width)."""
-    projection = block.part(model, "output")
-    columns = slice(head * block.head_dim, (head + 1) * block.head_dim)
-    turned = isinstance(projection, Conv1D)
-    return projection.weight.data[columns].T if turned else projection.weight.data[:, columns]
 
 
 @every_model
@@ -203,7 +194,7 @@ def test_the_model_is_as_it_was_after_an_exception(name, kernel):
         lambda: next(hp.one_head_ablation(model, [broken])),
     ):
         masked = hp.masked_heads(model, some_mask(model))
-        with unchanged(model), pytest.raises((IndexError, ValueError)), masked:
+        with tiny.unchanged(model), pytest.raises((IndexError, ValueError)), masked:
             call()
 
 
