@@ -9,9 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ownmodels import OwnModel
-from test_grouped_queries import MODELS as GROUPED
-from test_grouped_queries import made
-from tiny import BUILDERS, build, in_tiers, same_weights, scores_of
+from tiny import BUILDERS, GROUPS, build, in_tiers, same_weights, scores_of
 
 from headprune_lib import budgets, find_heads, head_mask, ones_mask, prune_heads
 from headprune_lib.selection import removal_units
@@ -101,19 +99,19 @@ def masks(model, per_group=False):
     return [mask_after(model, steps, n) for n in (1, len(steps) // 2, len(steps))]
 
 
-QUICK = {"bert", "gpt2", "t5", "llama", next(iter(GROUPED))}
+QUICK = {"bert", "gpt2", "t5", "llama, two groups"}
 
 
 def counted(model):
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("name", in_tiers(BUILDERS | GROUPED, QUICK))
+@pytest.mark.parametrize("name", in_tiers(BUILDERS | GROUPS, QUICK))
 def test_parameters_are_those_of_the_pruned_model(name):
-    model = made(name) if name in GROUPED else build(name, dtype=torch.float32)
+    model = build(name, dtype=torch.float32)
     cost, before = budgets.parameters_cost(model), counted(model)
     assert cost(ones_mask(model)) == before == counted(model)
-    for mask in masks(model, name in GROUPED):
+    for mask in masks(model, name in GROUPS):
         pruned = prune_heads(copy.deepcopy(model), mask)
         assert cost(mask) == counted(pruned)
         again = budgets.parameters_cost(pruned)  # of what is left
@@ -131,13 +129,12 @@ def kept_bytes(model, batch_size, length):
     return sum(layer.keys.nbytes + layer.values.nbytes for layer in layers)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt-neox", "mistral", "bart", "t5", *GROUPED])
+@pytest.mark.parametrize("name", ["gpt2", "gpt-neox", "mistral", "bart", "t5", *GROUPS])
 def test_the_cache_is_that_of_the_pruned_model(name):
-    dtype = torch.bfloat16 if name in GROUPED else torch.float32
-    model = (made(name) if name in GROUPED else build(name)).to(dtype)
+    model = build(name, dtype=torch.bfloat16 if name in GROUPS else torch.float32)
     cost = budgets.cache_cost(model, 3, 9)
     assert cost(ones_mask(model)) == kept_bytes(model, 3, 9)
-    for mask in masks(model, per_group=name in GROUPED):
+    for mask in masks(model, per_group=name in GROUPS):
         smaller = prune_heads(copy.deepcopy(model), mask)
         kept = kept_bytes(smaller, 3, 9)
         assert cost(mask) == kept

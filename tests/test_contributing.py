@@ -1,14 +1,12 @@
 """The recipes of CONTRIBUTING.md, applied to a copy of the project as they are written."""
 
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import python
 
 ROOT = Path(__file__).parent.parent
 RECIPES = dict(
@@ -19,8 +17,8 @@ RECIPES = dict(
     )
 )
 START = {
-    "pytest": ("-m", "pytest"),
-    "headprune": ("-c", "from headprune_lib.cli import main; main()"),
+    "pytest": "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))",
+    "headprune": "from headprune_lib.cli import main; main()",
 }
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
@@ -84,24 +82,12 @@ def test_a_recipe_works_as_it_is_written(name, copy):
         else:
             commands += block.splitlines()
     assert commands
-    environment = {
-        **os.environ,
+    own = {
         "PYTHONPATH": str(copy),
         "HEADPRUNE_CACHE": str(copy / "cache"),
         "HEADPRUNE_RESULTS": str(copy / "results"),
-        "OMP_NUM_THREADS": "1",
     }
     for command in commands:
-        words = shlex.split(command.replace("FOLDER", str(copy / "folder")))
-        done = subprocess.run(
-            [sys.executable, *START[words[0]], *words[1:]],
-            cwd=copy,
-            check=False,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-        if words[0] == "pytest":
-            assert re.search(r"\d+ passed", done.stdout), done.stdout[-1000:]
+        program, *words = shlex.split(command.replace("FOLDER", str(copy / "folder")))
+        said = python(START[program], *words, cwd=copy, **own).stdout
+        assert program != "pytest" or re.search(r"\d+ passed", said), said[-1000:]

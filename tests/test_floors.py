@@ -1,12 +1,11 @@
 """Allowed imports: the library below, the replication above it."""
 
 import ast
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from processes import python
 
 ROOT = Path(__file__).parents[1]
 UPPER = "headprune_lib.replication"
@@ -16,8 +15,7 @@ ALWAYS = {
     "transformers",
     "safetensors",
     "numpy",
-    *sys.stdlib_module_names,
-}
+} | sys.stdlib_module_names
 # Further packages, each for a part of the core alone; all but typer are optional and so must be
 # imported inside a function.
 FURTHER = {
@@ -54,18 +52,6 @@ def test_the_lower_floor_imports_what_it_is_installed_with(path):
         assert package in ALWAYS or package == "typer" or lazy, f"{name} outside of a function"
 
 
-def run(code: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
 # Slow to import: no command waits for these before it is clear that they are needed.
 SLOW = {
     *("IPython", "datasets", "distributed", "matplotlib", "nbformat", "numpy", "pandas"),
@@ -85,31 +71,17 @@ ASKED: dict[str, tuple[int, set[str]]] = {
     "criteria": (0, set()),
     **dict.fromkeys(
         (
-            "inspect ./nowhere",
-            "score ./nowhere data.tsv",
-            "score reviews nowhere.tsv",
-            "score reviews nowhere.tsv --by importence",
-            "prune ./nowhere data.tsv out --amount .5",
-            "prune reviews nowhere.tsv out --amount .5",
-            "export ./nowhere out",
-            "reproduce figur3b",
-            "reproduce figure3b --task review",
-            "reproduce figure3b --by importence",
-            "reproduce figure3b --model minilmm",
-            "reproduce figure3b --n-verses 5",
-            "reproduce figure3b --set step=4",
-            "results figur3b",
-            "verify figur3b",
-            "verify one_head/review.minilm",
-            "plan --profile papr",
-            "plan figur3b",
-            "train review",
-            "run 99",
-            "run 01 -p tasks reviews",
-            "run 01 -p task review",
-            "open 99",
-            "bench encoders",
-            "gpu --profile smok",
+            *("inspect ./nowhere", "score ./nowhere data.tsv", "score reviews nowhere.tsv"),
+            *("score reviews nowhere.tsv --by importence",),
+            *("prune ./nowhere data.tsv out --amount .5",),
+            *("prune reviews nowhere.tsv out --amount .5", "export ./nowhere out"),
+            *("reproduce figur3b", "reproduce figure3b --task review"),
+            *("reproduce figure3b --by importence", "reproduce figure3b --model minilmm"),
+            *("reproduce figure3b --n-verses 5", "reproduce figure3b --set step=4"),
+            *("results figur3b", "verify figur3b", "verify one_head/review.minilm"),
+            *("plan --profile papr", "plan figur3b", "train review", "run 99"),
+            *("run 01 -p tasks reviews", "run 01 -p task review", "open 99"),
+            *("bench encoders", "gpu --profile smok"),
         ),
         (2, LIGHT),
     ),
@@ -131,7 +103,8 @@ for words in {list(ASKED)}:
         ended = end.code or 0
     print("asked", ended, *sorted({SLOW} & {{*sys.modules}}))
 """
-    lines = [line.split() for line in run(code).splitlines() if line.startswith("asked ")]
+    said = python(code, PYTHONPATH=str(ROOT)).stdout.splitlines()
+    lines = [line.split() for line in said if line.startswith("asked ")]
     for (words, (ends, allowed)), (_, ended, *loaded) in zip(ASKED.items(), lines, strict=True):
         assert int(ended) == ends, words
         assert {*loaded} <= allowed, words

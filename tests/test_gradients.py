@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers as t
 from gates import gate_derivatives
-from tiny import SHAPE, WIDE, batch, build, drawn, parts_of, same_weights
+from tiny import SHAPE, WIDE, batch, build, drawn, parts_of, unchanged
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -228,11 +228,13 @@ SUBTLE = [of_head(2, 1.005), of_the_first_example]
 BLIND = "finite differences, exact to .*% of it, cannot tell"
 
 
-def own_backward(spoil, dtype, only=None, layer=0, seed=0):
+def own_backward(spoil, dtype, only=None, layer=0, seed=0, activation=None):
     model = build("bert", seed=seed)
     linear = model.bert.encoder.layer[layer].attention.output.dense
     spoil = spoil if callable(spoil) else lambda _, by=spoil: by
     linear.__class__, linear.spoil, linear.only = Linear, spoil, only
+    for each in model.bert.encoder.layer if activation else ():
+        each.intermediate.intermediate_act_fn = activation
     return model.to(dtype)
 
 
@@ -243,49 +245,45 @@ def importance(model, **options):
         return hp.head_importance(model, [batch(3)], **options)["self"]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "only", "layer"),
-    [
-        (torch.float64, None, 0),
-        (torch.float32, None, 1),
-        (torch.float32, torch.float32, 2),
-        (torch.bfloat16, None, 0),
-        (torch.float16, None, 2),
-    ],
-)
-def test_a_right_gradient_of_unknown_code_is_believed_and_a_wrong_one_is_not(dtype, only, layer):
-    assert importance(own_backward(RIGHT, dtype, only, layer)).isfinite().all()
-    for spoil in SPOILED if only else SPOILED + SUBTLE:
+def jumping(outputs, inputs):
+    """A loss that jumps nearby, and has a derivative where it stands."""
+    losses = nn.functional.cross_entropy(outputs.logits, inputs["labels"], reduction="none")
+    return losses + (losses.detach() * 2**12).round() / 2**10
+
+
+DOUBLE, SINGLE, SHORT, HALF_PRECISION = torch.float64, torch.float32, torch.bfloat16, torch.float16
+OTHERWISE = [
+    (DOUBLE, {}, SPOILED + SUBTLE, None),
+    (SINGLE, {"layer": 1}, SPOILED + SUBTLE, None),
+    (SINGLE, {"layer": 2, "only": SINGLE}, SPOILED, None),
+    (SHORT, {}, SPOILED + SUBTLE, None),
+    (HALF_PRECISION, {"layer": 2}, SPOILED + SUBTLE, None),
+    *((dtype, {}, [1.01], jumping) for dtype in (DOUBLE, SINGLE)),
+]
+
+
+@pytest.mark.parametrize(("dtype", "more", "spoiled", "loss"), OTHERWISE)
+def test_a_right_gradient_of_unknown_code_is_believed_and_a_wrong_one_is_not(
+    dtype, more, spoiled, loss
+):
+    assert importance(own_backward(RIGHT, dtype, **more), loss=loss).isfinite().all()
+    for spoil in spoiled:
         with pytest.raises(ValueError, match="is not the derivative of the loss"):
-            importance(own_backward(spoil, dtype, only, layer))
+            importance(own_backward(spoil, dtype, **more), loss=loss)
 
 
 @pytest.mark.parametrize("seed", [0, 11, 30])
 @pytest.mark.filterwarnings(f"ignore:.*{BLIND}")
 def test_kinks_between_the_differences_refuse_no_right_gradient(seed):
     right, wrong = (
-        own_backward(by, torch.float32, torch.float32, seed=seed) for by in (RIGHT, 1.5)
+        own_backward(by, SINGLE, SINGLE, seed=seed, activation=nn.ReLU()) for by in (RIGHT, 1.5)
     )
-    for model in (right, wrong):
-        for layer in model.bert.encoder.layer:
-            layer.intermediate.intermediate_act_fn = nn.ReLU()
     assert hp.head_importance(right, [batch(5)])["self"].isfinite().all()
     with pytest.raises(ValueError, match="is not the derivative"):
         hp.head_importance(wrong, [batch(5)])
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_a_loss_that_jumps_nearby_has_a_derivative_where_it_stands(dtype):
-    def jumping(outputs, inputs):
-        losses = nn.functional.cross_entropy(outputs.logits, inputs["labels"], reduction="none")
-        return losses + (losses.detach() * 2**12).round() / 2**10
-
-    assert importance(own_backward(RIGHT, dtype), loss=jumping).isfinite().all()
-    with pytest.raises(ValueError, match="is not the derivative"):
-        importance(own_backward(1.01, dtype), loss=jumping)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [SHORT, HALF_PRECISION])
 def test_where_nothing_can_tell_it_is_said(dtype):
     model = own_backward(RIGHT, dtype, dtype)
     with pytest.warns(UserWarning, match=f"BertFor.*test_gradients.py.*{BLIND}"):
@@ -297,14 +295,13 @@ def test_a_model_that_is_seen_to_be_right_is_left_as_it_was_and_no_copy_is_asked
     passes, counts = [], []
     for model in (build("bert"), own_backward(RIGHT, torch.float32)):
         model.register_forward_hook(lambda *_: passes.append(1))
-        before = copy.deepcopy(model.state_dict())
-        for of_a_copy in (False, False, True):
+        for copied in (lambda it: it, lambda it: it, copy.deepcopy):
             passes.clear()
-            importance(copy.deepcopy(model) if of_a_copy else model)
+            with unchanged(model):
+                importance(copied(model))
             counts.append(len(passes))
-        assert same_weights(model, before)
-    plain, *again, first, second, copied = counts
-    assert again == [plain, plain] == [second, copied] and plain < first
+    plain, *again, first, second, of_a_copy = counts
+    assert again == [plain, plain] == [second, of_a_copy] and plain < first
 
 
 def test_a_scored_model_can_be_pickled():

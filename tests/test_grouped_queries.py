@@ -2,36 +2,18 @@
 
 import pytest
 import torch
-import transformers as t
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ownmodels import GroupedAttention, GroupedModel
-from tiny import WRITER, batch, drawn, in_tiers, logits_of, of, removed_as_masked
+from tiny import GROUPS, batch, build, in_tiers, logits_of, removed_as_masked
 
 import headprune_lib as hp
 from headprune_lib.selection import removal_units
 
-LLAMA = {**WRITER, "hidden_size": 24, "num_attention_heads": 6, "num_hidden_layers": 2}
-FALCON = {name: value for name, value in LLAMA.items() if name != "intermediate_size"}
-FALCON["alibi"] = False
-# known by name, found by structure, fused by group, fused in three parts; with several groups or one
-MODELS = {
-    "llama": of(t.LlamaForCausalLM, **LLAMA, num_key_value_heads=2),
-    "llama, multi-query": of(t.LlamaForCausalLM, **LLAMA, num_key_value_heads=1),
-    "qwen2": of(t.Qwen2ForCausalLM, **LLAMA, num_key_value_heads=2),
-    "qwen2, multi-query": of(t.Qwen2ForCausalLM, **LLAMA, num_key_value_heads=1),
-    "falcon": of(t.FalconForCausalLM, **FALCON, new_decoder_architecture=True, num_kv_heads=2),
-    "falcon, multi-query": of(
-        t.FalconForCausalLM, **FALCON, new_decoder_architecture=False, multi_query=True
-    ),
-    "phi3": of(t.Phi3ForCausalLM, **LLAMA, num_key_value_heads=2),
+FAST = {"llama, two groups", "qwen2, multi-query", "falcon", "phi3"}
+STEPPED = {
+    name: build(name, "sdpa") for name in ("llama, two groups", "qwen2, multi-query", "falcon")
 }
-FAST = {"llama", "qwen2, multi-query", "falcon", "phi3"}
-
-
-def made(name):
-    torch.manual_seed(0)
-    return drawn(MODELS[name]())
 
 
 def logits(model):
@@ -50,9 +32,9 @@ def masks(model):
         yield mask
 
 
-@pytest.mark.parametrize("name", in_tiers(MODELS, FAST))
+@pytest.mark.parametrize("name", in_tiers(GROUPS, FAST))
 def test_removal_equals_masking_saved_generated_and_pruned_again(name, tmp_path):
-    model = made(name)
+    model = build(name, "sdpa", torch.float32)
     assert not any(b.why_whole_groups or b.why_not_prunable for b in hp.find_heads(model))
     for number, mask in enumerate(masks(model)):
         with hp.masked_heads(model, mask):
@@ -68,9 +50,6 @@ def test_removal_equals_masking_saved_generated_and_pruned_again(name, tmp_path)
             assert len(smaller.groups) == sum(map(bool, left))
         scores = {"self": torch.rand(2, 6).masked_fill(mask["self"] == 0, torch.nan)}
         removed_as_masked(loaded, hp.prune_mask(loaded, scores, 0.5, per_group=True), logits)
-
-
-STEPPED = {name: made(name) for name in ("llama", "qwen2, multi-query", "falcon")}
 
 
 @settings(deadline=None)
@@ -105,7 +84,8 @@ def test_the_first_steps_can_always_be_removed_and_take_the_lowest(
 
 def test_the_mean_and_the_sum_of_a_group_are_two_orders():
     # a layer whose two groups have two heads left, and one whose groups have one left
-    model = hp.prune_heads(made("llama"), next(masks(made("llama"))))
+    model = build("llama, two groups")
+    hp.prune_heads(model, next(masks(model)))
     assert [block.queries_per_kv for block in hp.find_heads(model)] == [2, 1]
     scores = {"self": torch.tensor([[0.4, 9, 0.4, 5, 9, 5], [9, 0.5, 9, 9, 5, 9]])}
     scores["self"][[0, 0, 1, 1, 1, 1], [1, 4, 0, 2, 3, 5]] = torch.nan

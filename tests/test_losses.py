@@ -5,14 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 import transformers as t
-from tiny import MARKS, SHAPE, WIDE, batch_for, build, of
+from tiny import MARKS, WIDE, batch_for, build, of
 
-from headprune_lib.losses import (
-    cross_entropy,
-    default_loss,
-    n_labels,
-    next_token_cross_entropy,
-)
+from headprune_lib.losses import cross_entropy, default_loss, n_labels, next_token_cross_entropy
 
 # What a class cannot be told from: its name, `can_generate`, or `problem_type` alone.
 XLM = of(t.XLMWithLMHeadModel, **MARKS, n_words=30, emb_dim=16, n_layers=2, n_heads=4, dropout=0)
@@ -54,12 +49,10 @@ def test_of_many_words_in_float32_it_is_as_exact_as_float32_allows():
     [
         (XLM(), TEXT),  # generates, and is a masked language model all the same
         (XLM(causal=True), None),
-        (t.BertForMaskedLM(t.BertConfig(**SHAPE, **WIDE)), TEXT),
         (t.GPT2LMHeadModel(t.GPT2Config(**MARKS, n_positions=9, n_embd=16, n_head=4)), TEXT),
         (VIDEO(), CLIP | {"labels": torch.tensor([0, 2])}),
         (VIDEO(problem_type="multi_label_classification"), CLIP | {"labels": torch.eye(3)[:2]}),
         (build("bart"), batch_for("bart")),
-        (build("bert"), batch_for("bert")),
     ],
 )
 def test_it_is_the_loss_that_the_class_itself_is_trained_with(model, batch):

@@ -5,8 +5,7 @@ import copy
 import pytest
 import tiny
 import torch
-from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build, logits_of, same_weights
-from transformers.pytorch_utils import Conv1D
+from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build, logits_of, unchanged
 
 import headprune_lib as hp
 
@@ -39,17 +38,15 @@ def given_to(model, block, inputs, gates):
 
 def written(model, block, name, batches, gates):
     """The output of each head, (number, head), one head after another, over all tokens and runs."""
-    projection = block.part(model, "output")
-    weight = projection.weight.data
-    weight = weight.T if isinstance(projection, Conv1D) else weight
     columns = []
     for head in range(len(block.kept_heads)):
-        own = slice(head * block.head_dim, (head + 1) * block.head_dim)
+        own, weight = head * block.head_dim, tiny.head_weights(model, block, head)
         rows = []
         for inputs in batches:
             real = tokens(block, name, inputs)
             for context in given_to(model, block, inputs, gates):
-                rows += [weight[:, own] @ context[i, j, own] for i, j in real.nonzero().tolist()]
+                values = context[..., own : own + block.head_dim]
+                rows += [weight @ values[i, j] for i, j in real.nonzero().tolist()]
         columns.append(torch.cat(rows))
     return torch.stack(columns, 1).double()
 
@@ -100,8 +97,8 @@ def repeating(factor):
     for part in ("query", "key", "value"):
         for values in block.part(model, part).parameters():
             values.data[second] = values.data[first]
-    weight = block.part(model, "output").weight.data
-    weight[:, second] = factor * weight[:, first]
+    of_first, of_second = (tiny.head_weights(model, block, head) for head in (0, 1))
+    of_second.copy_(factor * of_first)
     return model
 
 
@@ -117,13 +114,11 @@ def test_the_model_is_left_as_it_was_after_an_error_too():
     model, inputs = build("t5").train(), batch_for("t5")
     next(model.children()).eval()
     next(model.parameters()).requires_grad_(False)
-    weights, before = copy.deepcopy(model.state_dict()), tiny.traces(model)
-    hp.tune_mask(model, some_mask(model), [inputs])
-    assert tiny.traces(model) == before
+    with unchanged(model):
+        hp.tune_mask(model, some_mask(model), [inputs])
     broken = inputs | {"input_ids": torch.full_like(inputs["input_ids"], 99)}
-    with pytest.raises(IndexError):
+    with unchanged(model), pytest.raises(IndexError):
         hp.tune_mask(model, some_mask(model), [inputs, broken])
-    assert tiny.traces(model) == before and same_weights(model, weights)
 
 
 @every_model

@@ -1,11 +1,12 @@
 """Tiny random models and batches for the laws, one for each known architecture."""
 
 import copy
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
 import transformers as t
+from transformers.pytorch_utils import Conv1D
 
 from headprune_lib import find_heads, masked_heads, ones_mask, prune_heads
 
@@ -79,6 +80,22 @@ DECODERS = {
     "qwen3": of(t.Qwen3ForCausalLM, **GROUPED),
     "gemma3": of(t.Gemma3ForCausalLM, **GROUPED, **WINDOWS),
 }  # fmt: skip
+# groups of heads that share a key and value: known by name, found by structure, fused by group, fused
+# in three parts; with several groups or one
+_SIX = {**WRITER, "hidden_size": 24, "num_attention_heads": 6, "num_hidden_layers": 2}
+_FALCON = {name: value for name, value in _SIX.items() if name != "intermediate_size"}
+_FALCON["alibi"] = False
+GROUPS = {
+    "llama, two groups": of(t.LlamaForCausalLM, **_SIX, num_key_value_heads=2),
+    "llama, multi-query": of(t.LlamaForCausalLM, **_SIX, num_key_value_heads=1),
+    "qwen2": of(t.Qwen2ForCausalLM, **_SIX, num_key_value_heads=2),
+    "qwen2, multi-query": of(t.Qwen2ForCausalLM, **_SIX, num_key_value_heads=1),
+    "falcon": of(t.FalconForCausalLM, **_FALCON, new_decoder_architecture=True, num_kv_heads=2),
+    "falcon, multi-query": of(
+        t.FalconForCausalLM, **_FALCON, new_decoder_architecture=False, multi_query=True
+    ),
+    "phi3": of(t.Phi3ForCausalLM, **_SIX, num_key_value_heads=2),
+}
 GENERATORS = ENCODER_DECODERS | DECODERS
 BUILDERS = CLASSIFIERS | IMAGES | GENERATORS
 # transformers has no sdpa for these
@@ -100,7 +117,15 @@ SINGLE = {
 def build(name: str = "bert", kernel: str = "eager", dtype=torch.float64, seed: int = 0):
     """A random model, by name."""
     torch.manual_seed(seed)
-    return drawn(BUILDERS[name](attn_implementation=kernel)).to(dtype)
+    return drawn((BUILDERS | GROUPS)[name](attn_implementation=kernel)).to(dtype)
+
+
+def head_weights(model, block, head):
+    """The weights of the output projection that one head's values meet, (hidden, width)."""
+    projection = block.part(model, "output")
+    columns = slice(head * block.head_dim, (head + 1) * block.head_dim)
+    turned = isinstance(projection, Conv1D)
+    return projection.weight.data[columns].T if turned else projection.weight.data[:, columns]
 
 
 def drawn(model, std=0.3):
@@ -236,3 +261,29 @@ def same_weights(model, before) -> bool:
     """Whether a model's weights and buffers equal those of a copied ``state_dict``."""
     now = model.state_dict()
     return now.keys() == before.keys() and all(torch.equal(now[key], before[key]) for key in before)
+
+
+@contextmanager
+def unchanged(model):
+    """Check that a block changes nothing of a model: attributes, hooks, weights; nor of torch.
+
+    What the library remembers with a model may be added.
+    """
+
+    def everything():
+        attributes = [
+            {
+                name: list(value.items()) if isinstance(value, dict) else value
+                for name, value in vars(module).items()
+                if not name.startswith("_headprune_")
+            }
+            for module in model.modules()
+        ]
+        learned = [(weight.requires_grad, weight.grad is None) for weight in model.parameters()]
+        return attributes, learned, torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+    weights = [(weight, weight.clone()) for weight in (*model.parameters(), *model.buffers())]
+    before = everything()
+    yield
+    assert everything() == before
+    assert all(weight.is_meta or torch.equal(weight, was) for weight, was in weights)

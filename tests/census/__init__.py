@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from census.laws import LAWS, NO_SUCH, YES, ask
+from census.laws import LAWS, ask
 from census.tiny import build
 from headprune_lib.discovery import discovered
 from headprune_lib.messages import one_line, quiet
@@ -167,10 +167,3 @@ def read(path: Path) -> list[Row]:
     """The rows that :func:`write` wrote."""
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
-
-
-def passed(row: Row) -> bool:
-    """Whether every law that applies holds for every attention module of the type."""
-    return row["outcome"] == PASSED and all(
-        row[law].partition(": ")[0] in (YES, NO_SUCH) for law in LAWS
-    )

@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 import transformers
-from tiny import traces
+from tiny import head_weights, traces
 from torch import Tensor, nn
-from transformers.pytorch_utils import Conv1D
 
 from census.cases import Case, NotReached, distance, parts_of
 from census.importance import importance_problem
@@ -98,11 +97,9 @@ def _identity(case: Case) -> str:
 def _columns(case: Case) -> str:
     zeroed = copy.deepcopy(case.model)
     for block in case.blocks:
-        output: Any = block.part(zeroed, "output")
-        weight = output.weight.data if isinstance(output, Conv1D) else output.weight.data.T
         for head in range(block.n_heads):
             if case.mask[block.kind][block.layer, head] == 0:
-                weight[head * block.head_dim : (head + 1) * block.head_dim] = 0  # (in, out)
+                head_weights(zeroed, block, head).zero_()
     _same(case.masked, case.run(zeroed), "masked and zeroed")
     if distance(case.masked, case.plain) == 0:
         raise Broken("cut heads change nothing")

@@ -72,14 +72,6 @@ def test_weights_are_read_under_the_eager_kernel_and_the_models_own_is_put_back(
     torch.testing.assert_close(found, score_heads(build("bert"), [examples], by)["self"])
 
 
-def test_one_pass_gives_what_two_give(model, split):
-    for name in ("bert", "bart"):
-        own, batches = build(name), [batch_for(name), batch_for(name, seed=3)]
-        important, wide = both(own, batches)
-        torch.testing.assert_close(important, importance(own, batches))
-        torch.testing.assert_close(wide, entropy(own, batches))
-
-
 @pytest.mark.parametrize("values", [[0, 0], [3, 1, 2, 1, 1], [5, 5, 0, 6, 0, 5, 2]])
 def test_ranks_are_mean_places(values):
     found = ranks({"self": torch.tensor([values], dtype=torch.float64)})["self"][0]
@@ -108,9 +100,12 @@ def test_its_two_ends_are_the_orders_of_its_parts(model, split):
     torch.testing.assert_close(half, (ends[0]["self"] + ends[1]["self"]) / 2)
 
 
-def test_products(model, split):
-    batches = split([2])
-    important, wide = (scores["self"] for scores in both(model, batches))
-    for by, factor in (("importance-times-entropy", wide), ("importance-times-focus", 1 - wide)):
-        plain = score_heads(model, batches, by, normalize=None)["self"]
-        torch.testing.assert_close(plain, important * factor)
+@pytest.mark.parametrize("name", ["bert", "bart"])
+def test_products_are_made_of_one_pass_as_of_two(name):
+    own, batches = build(name), [batch_for(name), batch_for(name, seed=3)]
+    important, wide = importance(own, batches), entropy(own, batches)
+    torch.testing.assert_close(both(own, batches), (important, wide))
+    focused = {kind: 1 - values for kind, values in wide.items()}
+    for by, factor in (("importance-times-entropy", wide), ("importance-times-focus", focused)):
+        expected = {kind: important[kind] * factor[kind] for kind in important}
+        torch.testing.assert_close(score_heads(own, batches, by, normalize=None), expected)

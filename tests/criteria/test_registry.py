@@ -6,7 +6,7 @@ import pytest
 import torch
 from tiny import batch, batch_for, build
 
-from headprune_lib import prune_heads, rank_heads, register_criterion, score_heads
+from headprune_lib import discovery, prune_heads, rank_heads, register_criterion, score_heads
 from headprune_lib.cli.criteria import in_package, known_criteria
 from headprune_lib.criteria import CRITERIA
 
@@ -26,22 +26,18 @@ def magnitude(model, batches, *, loss=None, device=None, power=1):
     return {"self": torch.stack(norms)}
 
 
-def register(name="size", function=magnitude, **changes):
-    return register_criterion(name, **changes)(function)
-
-
 def test_what_is_listed_without_importing_it_is_what_is_there(forget):
     described = {
         name: (each.score.__module__.rpartition(".")[2], each.summary)
         for name, each in CRITERIA.items()
     }
     assert in_package() == described
-    register()
+    register_criterion("size")(magnitude)
     assert known_criteria().keys() == CRITERIA.keys()
 
 
 def test_a_users_own_is_found_by_name_with_its_settings(forget):
-    assert register() is magnitude
+    assert register_criterion("size")(magnitude) is magnitude
     model = build()
     scores = score_heads(model, [], "size")
     assert torch.equal(scores["self"], magnitude(model, [])["self"])
@@ -49,26 +45,33 @@ def test_a_users_own_is_found_by_name_with_its_settings(forget):
     assert len(rank_heads(scores)) == 12
     norms = score_heads(model, [], "size", normalize="l2")["self"].norm(dim=1)
     torch.testing.assert_close(norms, torch.ones_like(norms))
-    register(normalize="l2")  # a cell that is run again
+    register_criterion("size", normalize="l2")(magnitude)  # a cell that is run again
     assert torch.equal(score_heads(model, [], "size")["self"].norm(dim=1), norms)
 
 
 @pytest.mark.parametrize("name", sorted(CRITERIA))
-def test_each_says_what_it_is_and_scores_every_head_that_is_left_by_its_seed(name):
-    one = CRITERIA[name]
-    assert one.name == name and 20 < len(one.summary) < 63
-    model = prune_heads(build(), [(1, head) for head in range(4)])
+def test_each_scores_every_head_that_is_left_by_its_seed_and_passes_over_flags(name, monkeypatch):
+    assert CRITERIA[name].name == name and 20 < len(CRITERIA[name].summary) < 63
+    model, inputs = prune_heads(build(), [(1, head) for head in range(4)]), batch()
     settings = {"gates": {"updates": 15}, "shapley": {"permutations": 1}}.get(name, {})
-    (scores,) = score_heads(model, [batch()], name, **settings).values()
+    walks, split = [], discovery._split
+    monkeypatch.setattr(discovery, "_split", lambda modules: walks.append(1) or split(modules))
+
+    def scored(given=inputs, **more):
+        return score_heads(model, [given], name, **settings, **more)["self"]
+
+    scores = scored()
+    assert len(walks) == 1 or name == "greedy"  # heads are looked for once; a search sweeps
     assert scores.shape == (3, 4) and scores.dtype == torch.float64
     assert scores[1].isnan().all() and len(scores[[0, 2]].unique()) == 8
     assert scores[[0, 2]].isfinite().all()
+    further = {"token_type_ids": None, "use_cache": False, "output_attentions": True, "extra": 1}
+    given = {**inputs, **further, "labels": inputs["labels"].int()}
+    torch.testing.assert_close(scored(given), scores, equal_nan=True)
+    assert given["labels"].dtype == torch.int32
     if name in ("gates", "random", "second-order", "shapley"):
-        again, other = (
-            score_heads(model, [batch()], name, seed=seed, **settings)["self"] for seed in (0, 1)
-        )
-        torch.testing.assert_close(again, scores, rtol=0, atol=0, equal_nan=True)
-        assert not torch.equal(other[0], scores[0])
+        torch.testing.assert_close(scored(seed=0), scores, equal_nan=True)
+        assert not torch.allclose(scored(seed=1)[0], scores[0])
     if name not in ("magnitude", "random"):
         with pytest.raises(ValueError, match="no batches"):
             score_heads(model, [], name)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from gates import loss_without
-from tiny import batch_for, build
+from tiny import batch_for, build, unchanged
 
 from headprune_lib import head_mask, prune_heads, rank_heads, score_heads
 from headprune_lib.criteria.search import gates, losses_without, shapley
@@ -79,13 +79,8 @@ def test_what_is_closed_first_costs_least(model, examples):
 
 
 def test_without_a_use_all_gates_close_and_the_weights_stay(model, examples):
-    before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    wanted = [weight.requires_grad for weight in model.parameters()]
-    nothing = gates(
-        model, [examples], loss=lambda outputs, batch: 0 * outputs.logits.sum(1), updates=60
-    )["self"]
+    with unchanged(model):
+        nothing = gates(
+            model, [examples], loss=lambda outputs, batch: 0 * outputs.logits.sum(1), updates=60
+        )["self"]
     assert (nothing < 0).all()
-    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
-    assert [weight.requires_grad for weight in model.parameters()] == wanted
-    assert all(weight.grad is None for weight in model.parameters())
-    assert not any(each._forward_pre_hooks for each in model.modules())
