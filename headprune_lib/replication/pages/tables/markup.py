@@ -6,7 +6,7 @@ import base64
 import html
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -155,11 +155,11 @@ SIGNIFICANT = "p < 0.01"
 
 @dataclass(frozen=True)
 class Block:
-    """One grid: named rows of changes, and the significant cells as (row, column)."""
+    """One grid of changes, NaN where there is no cell, and the (row, column) that are significant."""
 
     title: str
-    rows: Mapping[str, Sequence[float]]
-    significant: Collection[tuple[int, int]] = field(default_factory=set)
+    changes: pd.DataFrame
+    significant: Collection[tuple[Any, Any]] = ()
 
 
 def grid_html(
@@ -175,27 +175,23 @@ def grid_html(
         column: what a column is, such as ``"head"``.
         row: what a row is, such as ``"layer"``.
     """
-    width = max(len(values) for block in blocks for values in block.rows.values())
-    taken: list[tuple[Any, ...]] = []
-    shown: list[tuple[str, dict[str, list[str]]]] = []
+    columns = max((block.changes.columns for block in blocks), key=len)
+    shown, lines = [], []
     for block in blocks:
-        rows = {}
-        for i, (label, values) in enumerate(block.rows.items()):
-            cells = [(value, (i, j) in block.significant) for j, value in enumerate(values)]
-            rows[label] = [_change_cell(*cell, _STEPS[unit]) for cell in cells]
-            rows[label] += ["<td></td>"] * (width - len(cells))
-            taken += [(block.title, label, j, *cell) for j, cell in enumerate(cells, start=1)]
-        shown.append((block.title, rows))
-    csv = pd.DataFrame(taken, columns=["of", row, column, f"change ({unit})", SIGNIFICANT])
-    markup = blocks_html(f"{row} \\ {column}", column, range(1, width + 1), shown)
+        changes = block.changes.reindex(columns=columns)
+        cells = changes.astype(object)
+        for place, change in changes.stack().dropna().items():
+            significant = place in block.significant
+            cells.loc[place] = _change_cell(change, significant, _STEPS[unit])
+            lines.append((block.title, *place, change, significant))
+        shown.append((block.title, cells.fillna("<td></td>")))
+    csv = pd.DataFrame(lines, columns=["of", row, column, f"change ({unit})", SIGNIFICANT])
+    markup = blocks_html(f"{row} \\ {column}", column, columns, shown)
     return HTML(framed(markup, name, caption, csv))
 
 
 def blocks_html(
-    corner: str,
-    heard: str,
-    columns: Sequence[Any],
-    blocks: Iterable[tuple[str, Mapping[str, Sequence[str]]]],
+    corner: str, heard: str, columns: Iterable[Any], blocks: Iterable[tuple[str, pd.DataFrame]]
 ) -> str:
     """A ``<table>`` of stacked blocks, each with rows of cells under the same columns.
 
@@ -203,20 +199,20 @@ def blocks_html(
         corner: header above the names of the rows.
         heard: text that screen readers say before the name of a column.
         columns: names of the columns.
-        blocks: title of each block, and name of a row -> its ``<td>`` cells.
+        blocks: title of each block, and its ``<td>`` cells by the name of their row.
     """
     heads = "".join(
         f'<th scope="col"><span class="heard">{heard} </span>{column}</th>' for column in columns
     )
     bodies = "".join(
-        f'<tbody><tr><th class="block" scope="rowgroup" colspan="{len(columns) + 1}">'
+        f'<tbody><tr><th class="block" scope="rowgroup" colspan="{cells.shape[1] + 1}">'
         f"{html.escape(title)}</th></tr>"
         + "".join(
-            f'<tr><th scope="row">{html.escape(label)}</th>{"".join(cells)}</tr>'
-            for label, cells in rows.items()
+            f'<tr><th scope="row">{html.escape(str(label))}</th>{"".join(row)}</tr>'
+            for label, row in cells.iterrows()
         )
         + "</tbody>"
-        for title, rows in blocks
+        for title, cells in blocks
     )
     head = f'<thead><tr><th scope="col">{corner}</th>{heads}</tr></thead>'
     return f'<table class="grid">{head}{bodies}</table>'
