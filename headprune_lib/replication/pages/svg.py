@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from headprune_lib.replication.formatting import with_minus
-from headprune_lib.replication.pages.plots.style import NAME, TOLD_AT, css_colour
+from headprune_lib.replication.pages.plots.style import NAME, css_colour
 
 _ID = re.compile(r'\bid="([^"]+)"')
 _REFERENCE = re.compile(r'(url\(#|href="#)([^")]+)')
@@ -135,7 +135,6 @@ def _series(axes: Axes) -> Iterator[str]:
 
 def _line(line: Line2D, label: str) -> str:
     x, y = (np.asarray(part, float) for part in line.get_data())
-    x = TOLD_AT.get(line, x)
     if len(x) > 1 and len(set(x)) == 1:
         return f"{label} at {_short(x[0])}"
     chosen: Sequence[int] = range(len(x)) if len(x) <= _FEW else (0, len(x) // 2, len(x) - 1)

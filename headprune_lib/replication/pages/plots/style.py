@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -286,9 +285,6 @@ def _points(artist: Artist) -> np.ndarray:
 NAME = "name"
 """Group id of a line's name, which a figure's description already contains."""
 
-TOLD_AT: WeakKeyDictionary[Line2D, np.ndarray] = WeakKeyDictionary()
-"""Lines whose points are drawn shifted sideways -> the positions before the shift."""
-
 
 def estimates(
     axes: Axes,
@@ -296,21 +292,11 @@ def estimates(
     y: Sequence[float],
     intervals: Sequence[Sequence[float]],
     form: str = "o",
-    *,
-    scale: float = 1,
-    told_at: Sequence[float] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Draw points with their 95% intervals; ``intervals`` has low and high for each.
-
-    Args:
-        scale: factor by which ``y`` and ``intervals`` are multiplied.
-        told_at: positions of points that ``x`` shifts sideways so that they do not overlap.
-    """
-    y, ends = scale * np.array(y), scale * np.array(intervals).T
-    container = axes.errorbar(x, y, np.abs(ends - y), fmt=form, capsize=3, markersize=5, **kwargs)
-    if told_at is not None:
-        TOLD_AT[container[0]] = np.asarray(told_at, float)
+    """Draw points with their 95% intervals; ``intervals`` has low and high for each."""
+    aside = np.abs(np.array(intervals).T - np.array(y))
+    axes.errorbar(x, y, aside, fmt=form, capsize=3, markersize=5, **kwargs)
 
 
 def dots(

@@ -22,7 +22,7 @@ from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.claims.verdict import COMBINING, Verdict
 from headprune_lib.replication.pages.display import show_figure
 from headprune_lib.replication.pages.frames import frame, step_at
-from headprune_lib.replication.pages.plots.paper import figure3b
+from headprune_lib.replication.pages.plots.figures import figure3b
 from headprune_lib.replication.pages.site.answer import (
     all_results,
     answer,
