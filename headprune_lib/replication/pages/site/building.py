@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import textwrap
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -52,13 +53,12 @@ from headprune_lib.replication.pages.tables.verdicts import (
     rules_table,
 )
 from headprune_lib.replication.paths import project_root
-from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import setting
 
 PICTURE = "figure3b.png"
 """The picture that other sites show with a link, in ``_static``: the README's committed figure."""
 
-_LONGEST = 200  # characters of a description
+_LONGEST = 201  # characters of a description, with the ellipsis
 
 
 def substitutions(app: Any, config: Any) -> None:
@@ -74,29 +74,17 @@ def substitutions(app: Any, config: Any) -> None:
         "combining": COMBINING,
         "tally": tally(verdicts()),
         "trainings": how_sure(verdicts(), results)[1],
-        "measured": last_measured(results),
+        "measured": max(result.provenance["date"] for result in results)[:10],
         "code": _code(config.site_repository),
     }
 
 
-def last_measured(results: list[Result]) -> str:
-    """The date of the newest result, such as ``2026-11-23``."""
-    return max(part.provenance["date"] for result in results for part in result.parts.values())[:10]
-
-
 def repository() -> str:
     """The address of the code: the workflow's, else that of the git remote; empty if unknown."""
-    server, name = (
-        os.environ.get(f"GITHUB_{name_of}", "") for name_of in ("SERVER_URL", "REPOSITORY")
-    )
-    if server and name:
-        return f"{server}/{name}"
-    asked = subprocess.run(
-        ["git", "-C", str(project_root()), "remote", "get-url", "origin"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    if os.environ.get("GITHUB_REPOSITORY"):
+        return "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}".format_map(os.environ)
+    command = ["git", "-C", str(project_root()), "remote", "get-url", "origin"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
     address = asked.stdout.strip().removesuffix(".git")
     return address if address.startswith("https://") else ""
 
@@ -153,15 +141,9 @@ def has_formula(body: str) -> bool:
 
 def description_of(doctree: Any) -> str:
     """The first paragraph of a page of more than 40 characters, cut at the end of a word."""
-    from docutils import nodes
-
-    for paragraph in doctree.findall(nodes.paragraph):
-        words = " ".join(paragraph.astext().split())
-        if len(words) > 40:
-            if len(words) <= _LONGEST:
-                return words
-            return words[:_LONGEST].rsplit(" ", 1)[0] + " …"
-    return ""
+    paragraphs = (paragraph.astext() for paragraph in doctree.findall(nodes.paragraph))
+    first = next((words for words in paragraphs if len(words) > 40), "")
+    return textwrap.shorten(first, _LONGEST, placeholder=" …")
 
 
 def head_tags(title: str, description: str, address: str, path: str) -> str:
@@ -197,7 +179,7 @@ def finish(app: Any, exception: Exception | None) -> None:
         return
     folder = Path(app.outdir)
     pages = sorted(
-        str(path.relative_to(folder).as_posix())
+        path.relative_to(folder).as_posix()
         for path in folder.rglob("*.html")
         if not path.is_relative_to(folder / "_static")
         and path.name not in ("search.html", "genindex.html", "py-modindex.html")
@@ -267,10 +249,8 @@ def with_room_for_formulas(body: str) -> str:
 
 def _with_height(found: re.Match[str]) -> str:
     classes, formula = found.groups()
-    for sign, height in ((r"\sum", "sum"), (r"\frac", "fraction")):
-        if sign in formula:
-            return f'<div class="{classes} {height}">{formula}</div>'
-    return found[0]
+    height = " sum" if r"\sum" in formula else " fraction" if r"\frac" in formula else ""
+    return f'<div class="{classes}{height}">{formula}</div>'
 
 
 EXPLORER = "book/static/explorer.js"
