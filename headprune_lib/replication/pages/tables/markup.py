@@ -167,13 +167,7 @@ def grid_html(
 ) -> HTML:
     """Stacked grids with the same columns; significant cells are outlined.
 
-    Args:
-        name: number of the table on the page.
-        caption: what it shows, as HTML.
-        blocks: the grids.
-        unit: ``"BLEU"`` or ``"points"``.
-        column: what a column is, such as ``"head"``.
-        row: what a row is, such as ``"layer"``.
+    ``unit`` is ``"BLEU"`` or ``"points"``; ``column`` and ``row`` say what they are, as ``"head"``.
     """
     columns = max((block.changes.columns for block in blocks), key=len)
     shown, lines = [], []
@@ -193,13 +187,9 @@ def grid_html(
 def blocks_html(
     corner: str, heard: str, columns: Iterable[Any], blocks: Iterable[tuple[str, pd.DataFrame]]
 ) -> str:
-    """A ``<table>`` of stacked blocks, each with rows of cells under the same columns.
+    """A ``<table>`` of stacked blocks, each a title and rows of ``<td>`` cells.
 
-    Args:
-        corner: header above the names of the rows.
-        heard: text that screen readers say before the name of a column.
-        columns: names of the columns.
-        blocks: title of each block, and its ``<td>`` cells by the name of their row.
+    ``corner`` heads the names of the rows; screen readers say ``heard`` before that of a column.
     """
     heads = "".join(
         f'<th scope="col"><span class="heard">{heard} </span>{column}</th>' for column in columns

@@ -62,10 +62,8 @@ def _from_one(rows: Mapping[Any, Sequence[float]]) -> pd.DataFrame:
 def _ours(shown: Mapping[str, Result], cut: str, place: list[str], p: str) -> Iterator[Block]:
     """Yield a block per result, and one of sacrebleu's changes where BLEU is not sacrebleu's own.
 
-    Args:
-        cut: what was cut, ``"heads"``, of which the encoder's are shown, or ``"layers"``.
-        place: the names of a row and of a column.
-        p: the name of the p-value.
+    ``cut`` is ``"heads"``, of which the encoder's are shown, or ``"layers"``; ``place`` names a row
+    and a column.
     """
     for label, result in shown.items():
         cuts, baseline = pd.DataFrame(result.values[cut]), result.values["baseline"]
@@ -81,10 +79,8 @@ def _ours(shown: Mapping[str, Result], cut: str, place: list[str], p: str) -> It
         title = f"here: {label}, {result.n_examples:,} test texts, uncut {score}"
         yield Block(title, grids["delta"], significant)
         if "delta_sacrebleu" in cuts:
-            title = (
-                "the same as sacrebleu takes BLEU, of the text without Moses’ tokens; not tested"
-            )
-            yield Block(title, grids["delta_sacrebleu"])
+            title = "the same as sacrebleu takes BLEU, of the text without Moses’ tokens"
+            yield Block(f"{title}; not tested", grids["delta_sacrebleu"])
 
 
 def layers_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: str) -> HTML:
@@ -326,11 +322,7 @@ def _met(row: dict) -> str:
 def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
     """Table 4 in the paper's form: a column per batch size, a block per model, the paper's first.
 
-    Args:
-        shown: name -> result of Table 4; the block with random weights of BERT-base's shape is the
-            last one that was timed on a machine.
-        name: number of the table on the page.
-        caption: what it shows, as HTML.
+    BERT-base's shape with random weights has a block per machine, as it was timed there last.
     """
     published = paper("table4")
     pairs = [published[which] for which in ("original", "pruned50")]
@@ -366,7 +358,6 @@ def _speeds(row: Mapping[str, Any] | None) -> list[str]:
     if row is None:
         return ["–"] * 3
     whole, half = row["mean"]
+    speeds = [f"{mean:.1f} ± {sd:.1f}" for mean, sd in zip(row["mean"], row["sd"], strict=True)]
     ratio = estimate(row["ratio"], row["interval"]) if "ratio" in row else f"{half / whole:.2f}"
-    return [f"{mean:.1f} ± {sd:.1f}" for mean, sd in zip(row["mean"], row["sd"], strict=True)] + [
-        ratio
-    ]
+    return [*speeds, ratio]
