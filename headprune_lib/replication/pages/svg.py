@@ -33,11 +33,8 @@ _EMPTY_GROUP = re.compile(r"<g>\s*</g>\s*")
 def as_svg(figure: Figure, name: str, alt: str, variant: str) -> str:
     """The figure as an ``<svg>`` element of the size it was drawn at; the same text each time.
 
-    Args:
-        figure: the figure to convert; it is closed.
-        name: of the figure in its page; ids within the picture start with it.
-        alt: what it shows, in words and numbers.
-        variant: class of the element, ``wide`` or ``narrow``.
+    The figure is closed. Ids within the picture start with its ``name`` on the page; ``variant`` is
+    the element's class, ``wide`` or ``narrow``.
     """
     file = io.StringIO()
     with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "headprune"}):

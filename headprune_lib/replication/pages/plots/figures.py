@@ -76,12 +76,9 @@ def orders(axes: Axes, curve: Result, counted: bool = True) -> None:
 
     Also drawn are chance, the paper's share at which C3's rule judges the result, and, on a task of
     the paper, BERT-base's curve by importance as others measured it.
-
-    Args:
-        counted: as in :func:`pruning_curve`.
     """
-    values, half = curve.values, half_of(curve)
-    shares, scale = 100 * np.array(values["shares"]), 1 if curve.metric == "BLEU" else 100
+    values, scale = curve.values, 1 if curve.metric == "BLEU" else 100
+    shares = 100 * np.array(values["shares"])
     shown = [name for name in shown_orders(values) if name not in _VARIANTS]
     for name, look in looks(shown).items():
         score = values["curves"][name]
@@ -89,7 +86,7 @@ def orders(axes: Axes, curve: Result, counted: bool = True) -> None:
     bert_by_others(axes, curve.task)
     if values["chance"]:
         axes.axhline(100 * values["chance"], color=BLACK, linewidth=1, label="chance")
-    share_in_the_paper(axes, share_judged(curve.task, half))
+    share_in_the_paper(axes, share_judged(curve.task, half_of(curve)))
     pruning_axes(axes, curve.metric if scale == 1 else f"{curve.metric} (%)")
 
 
@@ -145,18 +142,15 @@ def layers_tasks(table6: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
 def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -> Figure:
     """Figure 6a–d, one panel each: the score, in its own unit, as heads are removed by importance.
 
-    Colours and markers tell the models' lines apart. Also drawn are BERT-base's line, where others
-    repeated the paper's figure, and the share at which the paper's own curve begins to fall.
-
-    Args:
-        panels: the paper's name of a panel, such as ``"figure6a"`` -> name -> pruning curve.
+    Also drawn are BERT-base's line, where others repeated the paper's figure, and the share at which
+    the paper's own curve begins to fall. ``panels`` has the pruning curves by the panel's name in
+    the paper, such as ``"figure6a"``.
     """
     figure, places = layout.panels(len(panels), 230, columns=2)
     for axes, (name, curves) in zip(places, panels.items(), strict=True):
-        task, score = "", ""
+        score = ""
         for label, result in curves.items():
-            scale = 1 if result.metric == "BLEU" else 100
-            task, score = result.task, _SCORES.get(result.metric, result.metric)
+            scale, score = _SCORES.get(result.metric, (100, result.metric))
             x = 100 * np.array(result.values["shares"])
             y = scale * np.array(result.values["curves"]["importance"]["mean"])
             label = _model_title(label) if scale == 1 else label.partition(",")[0]
@@ -165,20 +159,21 @@ def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -
         bert_by_others(axes, ARTIFACTS[name].task)
         if not curves:
             axes.text(50, 0.5, NOT_MEASURED, ha="center", va="center")
-        if task and (share := published_share(task)) is not None:
+        elif (share := published_share(result.task)) is not None:
             share_in_the_paper(axes, share)
-            axes.set_title(f"({name[-1]}) {_task_title(task)}: {share:.0%} in the paper")
+            task = spelled(published_task(result.task)).replace("iwslt", "IWSLT")
+            axes.set_title(f"({name[-1]}) {task}: {share:.0%} in the paper")
         pruning_axes(axes, score)
     return below(figure, layout)
 
 
-_SCORES = {"accuracy": "accuracy (%)", "matthews": "Matthews correlation × 100", "f1": "F1 (%)"}
-
-
-def _task_title(task: str) -> str:
-    """The name of the paper's task that one of ours stands for."""
-    published = spelled(published_task(task))
-    return published.upper() if published == "iwslt" else published
+_SCORES = {
+    "BLEU": (1, "BLEU"),
+    "accuracy": (100, "accuracy (%)"),
+    "matthews": (100, "Matthews correlation × 100"),
+    "f1": (100, "F1 (%)"),
+}
+"""Metric -> the factor for its stored scores, and its name."""
 
 
 def _model_title(name: str) -> str:
@@ -198,9 +193,7 @@ _LEVEL = 10  # the epoch from which on the paper's model keeps the same share
 def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
     """Share of BLEU kept by epoch, a line per share removed: others' IWSLT model first, then ours.
 
-    Args:
-        shown: name -> values of a result, drawn as the mean of its trainings at the epochs that all
-            of them have.
+    Of several trainings the mean is drawn, at the epochs that all of them have.
     """
     again = independent_curves()["figure5"]
     theirs = sorted((float(epoch), bleu) for epoch, bleu in again["bleu_by_epoch"].items())
@@ -264,11 +257,8 @@ def kept_by_model(
 ) -> Figure:
     """The mean share kept over 0 to 50% removed, with intervals: a row per model, a dot per order.
 
-    A task whose uncut model is not above chance is left out, unless that leaves none.
-
-    Args:
-        shown: name of task and model -> values of ``which_first``.
-        orders: the orders to plot; those missing from a result are left out.
+    A task whose uncut model is not above chance is left out, unless that leaves none, and so are
+    orders missing from a result. ``shown`` has the values of ``which_first``.
     """
     shown = {name: area for name, area in shown.items() if above_chance(area)} or shown
     wide = layout.columns > 1
@@ -302,9 +292,7 @@ def areas_of_orders(
 ) -> Figure:
     """The mean share kept over 0 to 50% removed, with its interval; the best order is at the top.
 
-    Args:
-        values: the values of ``which_first``.
-        passes: criterion -> cost of its scores in forward passes, shown after its name.
+    ``passes`` has the cost of a criterion's scores in forward passes, shown after its name.
     """
     orders = sorted(values["orders"], key=lambda name: values["orders"][name]["area"]["value"])
     wide = layout.columns > 1
@@ -334,10 +322,6 @@ def before_and_after(
 
     Each order is a line with 95% intervals. At 0 it starts from the uncut model, which was trained
     the same way. Single runs of a random order are dots.
-
-    Args:
-        values: the values of ``recovery``.
-        metric: the metric of that result.
     """
     rows = values["recovered"]
     ways = list(dict.fromkeys(row["way"] for row in rows))
@@ -389,11 +373,7 @@ _TICKS = (10, 30, 100, 300, 1_000, 3_000, 10_000)
 
 
 def perplexity_along(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
-    """Perplexity against the share of heads removed, one panel per text, one line per order.
-
-    Args:
-        shown: name of the text -> values of ``language_curve``.
-    """
+    """Perplexity against the share of heads removed, one panel per text, one line per order."""
     figure, panels = layout.panels(len(shown), 340)
     for axes, (title, values) in zip(panels, shown.items(), strict=True):
         shares = 100 * np.array(values["shares"])

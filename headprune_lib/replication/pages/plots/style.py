@@ -73,9 +73,7 @@ SERIES = (BLUE, ORANGE, GREEN, RED, PURPLE, PINK, BROWN, GREY)
 class Layout:
     """A figure's layout: panels side by side on a page, stacked on a phone.
 
-    Attributes:
-        width: in pixels of the page, at which text has its nominal size.
-        columns: number of panels that fit side by side.
+    ``width`` is in pixels of the page, ``columns`` the number of panels that fit side by side.
     """
 
     width: int
@@ -88,13 +86,9 @@ class Layout:
     def panels(
         self, count: int, height: int, columns: int | None = None, **kwargs: Any
     ) -> tuple[Figure, list[Axes]]:
-        """Return a figure and its panels, each of a height in pixels, as many side by side as fit.
+        """A figure and its panels of a height in pixels, as many side by side as fit.
 
-        Args:
-            count: number of panels.
-            height: of a panel.
-            columns: the most panels side by side.
-            kwargs: passed to :func:`matplotlib.pyplot.subplots`.
+        ``columns`` is the most of them; ``kwargs`` go to :func:`matplotlib.pyplot.subplots`.
         """
         across = min(count, self.columns, columns or count)
         rows = -(-count // across)
@@ -137,10 +131,8 @@ def below(
 ) -> Figure:
     """Name each series next to it, list the rest in one legend below, and return the figure.
 
-    Args:
-        columns: number of columns of the legend in a wide layout.
-        ylabel: a label that all panels share, written at the first panel of each row.
-        everywhere: whether to list a series also where some panels have room for its name.
+    The legend has ``columns`` in a wide layout. ``ylabel`` is written at the first panel of each
+    row. With ``everywhere`` a series is listed also where some panels have room for its name.
     """
     if ylabel:
         for axes in figure.axes[:: min(layout.columns, len(figure.axes))]:
@@ -174,11 +166,9 @@ def panels(
     layout: Layout = WIDE,
     **kwargs: Any,
 ) -> Figure:
-    """Return a figure of panels of a height in pixels, each drawn by a function of its axes.
+    """A figure of panels of a height in pixels, each drawn by a function of its axes.
 
-    Args:
-        legend: whether to put one legend below all panels; without it each panel names its lines.
-        kwargs: passed to :meth:`Layout.panels`.
+    With ``legend`` there is one below all panels; without it each panel names its lines.
     """
     figure, places = layout.panels(len(draw), height, **kwargs)
     for axes, draw_panel in zip(places, draw, strict=True):
@@ -202,10 +192,8 @@ _SIDES = [(0, 1), (0, -1), (1, 1), (1, -1), (1, 0), (-1, 1), (-1, -1), (-1, 0)]
 def name_series(figure: Figure) -> tuple[set[str], set[str]]:
     """Write each label next to its line, dots or range, in their colour, in every panel with room.
 
-    Call it once the panels have their places and limits.
-
-    Returns:
-        the labels written in at least one panel, and those that some panel has no room for.
+    The panels need their places and limits first. Returned are the labels written in at least one
+    panel, and those that some panel has no room for.
     """
     named, missing = set(), set()
     for axes in figure.axes:
@@ -307,12 +295,8 @@ def dots(
         x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18}, line_kws={"linewidth": 1}
     )
     axes.locator_params(nbins=6)
-    axes.set_title(
-        name.strip()
-        if found["r"] is None
-        else f"{name}r = {estimate(found['r'], found['interval'])}",
-        fontsize=11,
-    )
+    r = "" if found["r"] is None else f"r = {estimate(found['r'], found['interval'])}"
+    axes.set_title(f"{name}{r}".strip(), fontsize=11)
 
 
 def histogram(
