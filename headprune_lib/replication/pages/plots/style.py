@@ -138,15 +138,9 @@ def below(
         for axes in figure.axes[:: min(layout.columns, len(figure.axes))]:
             axes.set_ylabel(ylabel)
     figure.tight_layout()
-    (named, missing), shown = name_series(figure), {}
-    named -= missing if everywhere else set()
-    for axes in figure.axes:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            if label not in named:
-                shown.setdefault(label, handle)
-    if not shown:
+    if not (listed := _name_series(figure, everywhere)):
         return figure
-    handles, labels = list(shown.values()), list(shown)
+    labels, handles = zip(*listed.items(), strict=True)
     columns = columns if layout.columns > 1 else 1
     if columns == 1:
         labels = [textwrap.fill(label, _LETTERS) for label in labels]
@@ -189,23 +183,25 @@ _GAP, _CLEAR = 4, 8
 _SIDES = [(0, 1), (0, -1), (1, 1), (1, -1), (1, 0), (-1, 1), (-1, -1), (-1, 0)]
 
 
-def name_series(figure: Figure) -> tuple[set[str], set[str]]:
+def _name_series(figure: Figure, everywhere: bool) -> dict[str, Artist]:
     """Write each label next to its line, dots or range, in their colour, in every panel with room.
 
-    The panels need their places and limits first. Returned are the labels written in at least one
-    panel, and those that some panel has no room for.
+    The panels need their places and limits first. Returned are the labels, with what they name, that
+    no panel has room for; with ``everywhere`` those that some panel has no room for.
     """
-    named, missing = set(), set()
+    handles, named, missing = {}, set(), set()
     for axes in figure.axes:
         series: dict[str, list[Artist]] = {}
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
             drawn = handle.get_children() if isinstance(handle, ErrorbarContainer) else [handle]
             series.setdefault(label, []).extend(drawn)
         for label, alike in series.items():
             texts = (textwrap.fill(label, width) for width in (99, 24, 16))
             fits = any(_write_beside(axes, alike, text) for text in texts)
             (named if fits else missing).add(label)
-    return named, missing
+    listed = missing if everywhere else missing - named
+    return {label: handle for label, handle in handles.items() if label in listed}
 
 
 def _write_beside(axes: Axes, series: list[Artist], text: str) -> bool:
@@ -214,10 +210,7 @@ def _write_beside(axes: Axes, series: list[Artist], text: str) -> bool:
     others = [artist for artist in drawn if artist not in series]
     line, rest = (
         points[((points >= axes.bbox.min) & (points <= axes.bbox.max)).all(1)]
-        for points in (
-            np.concatenate([np.empty((0, 2)), *map(_points, artists)])
-            for artists in (series, others)
-        )
+        for points in (np.vstack([np.empty((0, 2)), *map(_points, of)]) for of in (series, others))
     )
     look = {"color": _colour(series[0]), "fontsize": 11, "ha": "center", "va": "center"}
     written = axes.text(0.5, 0.5, text, transform=axes.transAxes, gid=NAME, **look)
