@@ -15,21 +15,12 @@ import pandas as pd
 from headprune_lib.replication import measurements
 from headprune_lib.replication.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.claims import evidence, rules
-from headprune_lib.replication.pages import plots
+from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.pages.frames import prunable_at
 from headprune_lib.replication.pages.page import collect, pick
 from headprune_lib.replication.pages.plots.style import style
-from headprune_lib.replication.pages.site.answer import (
-    all_results,
-    answer,
-    how_sure,
-    standing,
-    tally,
-    title,
-)
+from headprune_lib.replication.pages.site import answer
 from headprune_lib.replication.pages.site.summary import summary_table
-from headprune_lib.replication.pages.tables.beyond import leaderboard_rows
-from headprune_lib.replication.pages.tables.markup import kept_text
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.store import Result, plain
 from headprune_lib.replication.store.files import replace_files
@@ -56,14 +47,14 @@ def shown_curve() -> Result:
 def findings(curve: Result) -> str:
     """The Markdown between the README's two marks, which shows the pruning curve of Figure 3b."""
     figure3b, verdicts = curve.values, evidence.all_verdicts()
-    sure = " ".join(how_sure(verdicts, all_results()))
+    sure = " ".join(answer.how_sure(verdicts, answer.all_results()))
     share, main, random = (
         prunable_at(figure3b, order)["share"]
         for order in ("importance", "importance main", "random")
     )
     removed = rules.share_judged(_TASK, "encoder")
     at_share = rules.kept_at(curve)
-    kept, trainings = kept_text(at_share), at_share["trainings"]
+    kept, trainings = tables.kept_text(at_share), at_share["trainings"]
     picture = (
         f"![Accuracy against the share of heads removed, for several orders of removal; by importance "
         f"{kept} of the accuracy above chance is kept with {removed:.0%} removed]({FIGURE})\n\n"
@@ -76,8 +67,8 @@ def findings(curve: Result) -> str:
     table = summary_table(verdicts)[["claim", "verdict", "how sure"]]
     lines = table.to_markdown(index=False, tablefmt="pipe")
     return (
-        f"**{title(verdicts)}.** {answer(verdicts)}.\n\n{standing(verdicts)}\n\n"
-        f"{tally(verdicts)}\n\n{picture}\n\n{lines}\n\n"
+        f"**{answer.title(verdicts)}.** {answer.answer(verdicts)}.\n\n{answer.standing(verdicts)}\n\n"
+        f"{answer.tally(verdicts)}\n\n{picture}\n\n{lines}\n\n"
         f"**How sure are we?** {sure}"
     )
 
@@ -113,7 +104,7 @@ LEADERBOARD = "book/static/leaderboard"
 
 def leaderboard_files(found: Mapping[str, Result]) -> dict[str, bytes]:
     """Path relative to the checkout -> content of the leaderboard's files."""
-    rows = plain(leaderboard_rows(found))
+    rows = plain(tables.leaderboard_rows(found))
     return {
         f"{LEADERBOARD}.json": (json.dumps(rows, indent=1) + "\n").encode(),
         f"{LEADERBOARD}.csv": pd.DataFrame(rows).to_csv(index=False).encode(),

@@ -21,24 +21,12 @@ from docutils.parsers.rst import Directive, directives
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.claims.verdict import COMBINING, Verdict
+from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.pages.display import show_figure
 from headprune_lib.replication.pages.frames import frame, step_at
-from headprune_lib.replication.pages.plots.figures import figure3b
-from headprune_lib.replication.pages.site.answer import (
-    all_results,
-    answer,
-    how_sure,
-    standing,
-    tally,
-    title,
-)
+from headprune_lib.replication.pages.site import answer, removal
+from headprune_lib.replication.pages.site.answer import all_results
 from headprune_lib.replication.pages.site.cards import cards_html
-from headprune_lib.replication.pages.site.removal import (
-    MEASURED,
-    SHOWN_SHARE,
-    first_shown,
-    removal_data,
-)
 from headprune_lib.replication.pages.site.results import (
     FILE,
     results_table,
@@ -46,12 +34,6 @@ from headprune_lib.replication.pages.site.results import (
     status_table,
 )
 from headprune_lib.replication.pages.site.summary import summary_html
-from headprune_lib.replication.pages.tables.markup import as_html
-from headprune_lib.replication.pages.tables.verdicts import (
-    changed_table,
-    new_data_table,
-    rules_table,
-)
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.titles import setting
 
@@ -68,12 +50,12 @@ def substitutions(app: Any, config: Any) -> None:
     config.site_repository = config.site_repository or repository()
     config.myst_substitutions = {
         **config.myst_substitutions,
-        "title": title(verdicts()),
-        "answer": answer(verdicts()),
-        "standing": standing(verdicts()),
+        "title": answer.title(verdicts()),
+        "answer": answer.answer(verdicts()),
+        "standing": answer.standing(verdicts()),
         "combining": COMBINING,
-        "tally": tally(verdicts()),
-        "trainings": how_sure(verdicts(), results)[1],
+        "tally": answer.tally(verdicts()),
+        "trainings": answer.how_sure(verdicts(), results)[1],
         "measured": max(result.provenance["date"] for result in results)[:10],
         "code": _code(config.site_repository),
     }
@@ -295,10 +277,10 @@ def explorer_html() -> str:
     All are in the page itself: a browser loads neither a module nor JSON from ``file://``. The still
     one is shown where no script runs.
     """
-    results = measurements.found(*MEASURED)
-    data = removal_data(results)
-    entry = first_shown(data)
-    step = step_at(data[entry]["shares"], SHOWN_SHARE)
+    results = measurements.found(*removal.MEASURED)
+    data = removal.removal_data(results)
+    entry = removal.first_shown(data)
+    step = step_at(data[entry]["shares"], removal.SHOWN_SHARE)
     state = {"data": data, "chosen": {"entry": entry, "order": 0, "step": step}}
     # "</" would end the element that holds it
     content = json.dumps(state, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
@@ -307,7 +289,7 @@ def explorer_html() -> str:
         f"{setting(results[entry])}: the score as heads are removed together. With scripts, the picture "
         "here also shows which heads go."
     )
-    still = show_figure("Figure 3", caption, figure3b, results[entry]).data
+    still = show_figure("Figure 3", caption, plots.figure3b, results[entry]).data
     return f"""<div id="removal" class="removal">
 <div id="explorer" class="explorer"></div>
 <div class="still">{still}</div>
@@ -329,9 +311,9 @@ PARTS: dict[str, Callable[[], str]] = {
         "What each model type does, check by check.",
         CENSUS,
     ),
-    "rules": lambda: as_html(rules_table()),
-    "changed": lambda: as_html(changed_table()),
-    "new data": lambda: as_html(new_data_table(verdicts())),
+    "rules": lambda: tables.as_html(tables.rules_table()),
+    "changed": lambda: tables.as_html(tables.changed_table()),
+    "new data": lambda: tables.as_html(tables.new_data_table(verdicts())),
     "status": lambda: searched_html(
         status_table(all_results()), "runs", "Every measurement run, the newest first.", STATUS
     ),
