@@ -17,13 +17,7 @@ from headprune_lib.replication.pages.frames import frame, prunable_at
 from headprune_lib.replication.pages.page import open_page, pick
 from headprune_lib.replication.pages.plots.style import NARROW, WIDE, style
 from headprune_lib.replication.pages.svg import as_svg, describe
-from headprune_lib.replication.pages.tables.markup import (
-    anchor,
-    as_html,
-    judged_text,
-    kept_text,
-    number,
-)
+from headprune_lib.replication.pages.tables import anchor, as_html, judged_text, kept_text, number
 from headprune_lib.replication.pages.tables.verdicts import again_table
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import setting

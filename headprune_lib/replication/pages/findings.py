@@ -7,7 +7,6 @@ leaderboard of orders of removal is a file of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -27,6 +26,8 @@ from headprune_lib.replication.store.files import replace_files
 
 START, END = "<!-- findings: written by `headprune findings` -->", "<!-- /findings -->"
 FIGURE = "book/static/figure3b.png"
+LEADERBOARD = "book/static/leaderboard"
+"""Path relative to the checkout, without the extension."""
 _MODEL, _TASK = "minilm", "reviews"
 
 
@@ -92,20 +93,9 @@ def write_findings() -> list[Path]:
         picture = plots.as_png(plots.figure3b(curve))
     files = {readme: f"{before}{START}\n{findings(curve)}\n{END}{after}".encode(), figure: picture}
     if orders := collect(measurements.found("which_first")):
-        for name, content in leaderboard_files(orders).items():
-            files[project_root() / name] = content
+        rows, leaderboard = plain(tables.leaderboard_rows(orders)), project_root() / LEADERBOARD
+        content = json.dumps(rows, indent=1) + "\n"
+        files[leaderboard.with_suffix(".json")] = content.encode()
+        files[leaderboard.with_suffix(".csv")] = pd.DataFrame(rows).to_csv(index=False).encode()
     replace_files(files)
     return list(files)
-
-
-LEADERBOARD = "book/static/leaderboard"
-"""Path relative to the checkout, without the extension."""
-
-
-def leaderboard_files(found: Mapping[str, Result]) -> dict[str, bytes]:
-    """Path relative to the checkout -> content of the leaderboard's files."""
-    rows = plain(tables.leaderboard_rows(found))
-    return {
-        f"{LEADERBOARD}.json": (json.dumps(rows, indent=1) + "\n").encode(),
-        f"{LEADERBOARD}.csv": pd.DataFrame(rows).to_csv(index=False).encode(),
-    }

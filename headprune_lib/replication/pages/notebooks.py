@@ -265,22 +265,19 @@ def in_plain_words(notebook: nbformat.NotebookNode) -> None:
     """Replace MyST's citations and links, which Jupyter shows as raw text, with plain words."""
     authors = _authors()
 
-    def plain(text: str) -> str:
-        return _ROLE.sub(lambda role: _plain(role[1], role[2], authors), text)
+    def plain(found: re.Match[str]) -> str:
+        role, text = found.groups()
+        if not role.startswith("cite"):
+            return text
+        name, year = authors.get(text, (text, ""))
+        return f"{name} ({year})" if role == "cite:t" else f"({name}, {year})"
 
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = plain(cell.source)
+            cell.source = _ROLE.sub(plain, cell.source)
         for output in cell.get("outputs", ()):
             if "text/markdown" in output.get("data", {}):
-                output.data["text/markdown"] = plain(output.data["text/markdown"])
-
-
-def _plain(role: str, text: str, authors: Mapping[str, tuple[str, str]]) -> str:
-    if not role.startswith("cite"):
-        return text
-    name, year = authors.get(text, (text, ""))
-    return f"{name} ({year})" if role == "cite:t" else f"({name}, {year})"
+                output.data["text/markdown"] = _ROLE.sub(plain, output.data["text/markdown"])
 
 
 def _authors() -> dict[str, tuple[str, str]]:

@@ -96,37 +96,23 @@ def as_html(
     shown[first] = [f"<strong>{cell}</strong>" if cell in CLAIMS else cell for cell in shown[first]]
     shown = shown.set_index(first).rename_axis(index=None, columns=first or "no.")
     classes = ["sortable", *(["prose"] if prose else [])]
-    markup = shown.to_html(escape=False, border=0, classes=classes)
-    return framed(_scoped(markup), name, caption, table if csv is None else csv)
+    head, body = shown.to_html(escape=False, border=0, classes=classes).split("</thead>")
+    head, body = head.replace("<th>", '<th scope="col">'), body.replace("<th>", '<th scope="row">')
+    return framed(f"{head}</thead>{body}", name, caption, table if csv is None else csv)
 
 
 def framed(markup: str, name: str, caption: str, values: pd.DataFrame) -> str:
     """A ``<table>`` with its caption, in a frame that scrolls sideways when it is too narrow."""
     if not name:
         return f'<div class="table-frame">{markup}</div>'
+    content = base64.b64encode(values.to_csv(index=False).encode()).decode()
     words = (
-        f'<caption><span class="words"><strong>{name}.</strong> {caption} '
-        f"{_csv_link(name, values)}</span></caption>"
+        f'<caption><span class="words"><strong>{name}.</strong> {caption} <a class="csv" '
+        f'download="{anchor(name)}.csv" href="data:text/csv;base64,{content}">'
+        f"CSV<span class='heard'> of {name}</span></a></span></caption>"
     )
     start, rest = re.split(r"(?<=>)", markup, maxsplit=1)
     return f'<div class="table-frame" id="{anchor(name)}">{start}{words}{rest}</div>'
-
-
-def _csv_link(name: str, values: pd.DataFrame) -> str:
-    content = base64.b64encode(values.to_csv(index=False).encode()).decode()
-    return (
-        f'<a class="csv" download="{anchor(name)}.csv" href="data:text/csv;base64,{content}">'
-        f"CSV<span class='heard'> of {name}</span></a>"
-    )
-
-
-def _scoped(markup: str) -> str:
-    head, body = markup.split("</thead>")
-    return (
-        head.replace("<th>", '<th scope="col">')
-        + "</thead>"
-        + body.replace("<th>", '<th scope="row">')
-    )
 
 
 def verdict_html(word: str) -> str:
@@ -142,9 +128,7 @@ def _cell(cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
     # an interval stays on one line
-    return _INTERVAL.sub(
-        lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), html.escape(cell)
-    )
+    return _INTERVAL.sub(lambda found: found[0].replace(" ", "\u00a0"), html.escape(cell))
 
 
 _STEPS = {"BLEU": (0.1, 0.3, 1.0), "points": (0.25, 0.5, 1.0)}
@@ -211,9 +195,8 @@ def blocks_html(
 def _change_cell(value: float, significant: bool, steps: Sequence[float]) -> str:
     strength = sum(abs(value) >= step for step in steps)
     colour = f"{'loss' if value < 0 else 'gain'}-{strength}" if strength else "level"
-    heard = (
-        f'<span class="heard"> {SIGNIFICANT.replace("<", "below")}</span>' if significant else ""
-    )
     shown = with_minus(f"{round(value, 2) + 0.0:.2f}")
-    marks = f"{colour} significant" if significant else colour
-    return f'<td class="{marks}">{shown}{heard}</td>'
+    if not significant:
+        return f'<td class="{colour}">{shown}</td>'
+    heard = f'<span class="heard"> {SIGNIFICANT.replace("<", "below")}</span>'
+    return f'<td class="{colour} significant">{shown}{heard}</td>'

@@ -204,16 +204,15 @@ def orders_table(shown: Mapping[str, Result]) -> pd.DataFrame:
     for name, result in shown.items():
         change = signed if result.metric == "BLEU" else points
         areas = result.values["early_area_differences"]
-        if not areas.keys() & _AGAINST.keys():
-            continue
         gains = {
             title: change(areas[order]["difference"], areas[order]["interval"])
-            for order, title in _AGAINST.items()
             if order in areas
+            else "–"
+            for order, title in _AGAINST.items()
         }
-        row = judge(result, "C8")
-        words = both_words(row) if row else {}
-        rows.append({"model and task": name, **dict.fromkeys(_AGAINST.values()), **gains, **words})
+        if areas.keys() & _AGAINST.keys():
+            row = judge(result, "C8")
+            rows.append({"model and task": name, **gains, **(both_words(row) if row else {})})
     return pd.DataFrame(rows).fillna("–")
 
 
