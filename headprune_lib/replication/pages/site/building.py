@@ -236,26 +236,6 @@ def _with_height(found: re.Match[str]) -> str:
 
 
 EXPLORER = "book/static/explorer.js"
-
-# The model for the module on a page: the interface of anywidget's, without a kernel behind it.
-_START = """
-const el = document.getElementById("explorer");
-const state = JSON.parse(document.getElementById("explorer-data").textContent);
-const listeners = {};
-const model = {
-  get: (name) => state[name],
-  set: (name, value) => {
-    state[name] = value;
-    (listeners[`change:${name}`] ?? []).forEach((listener) => listener());
-  },
-  on: (event, listener) => (listeners[event] ??= []).push(listener),
-  save_changes: () => {},
-};
-document.getElementById("removal").classList.add("moves");  // shown, so that it has a width
-render({ model, el });
-"""
-
-
 CENSUS, STATUS = "data/census.csv", "data/status.csv"
 
 
@@ -295,7 +275,7 @@ def explorer_html() -> str:
 <div class="still">{still}</div>
 </div>
 <script type="application/json" id="explorer-data">{content}</script>
-<script type="module">{module}{_START}</script>"""
+<script type="module">{module}</script>"""
 
 
 PARTS: dict[str, Callable[[], str]] = {
