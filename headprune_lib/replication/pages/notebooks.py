@@ -114,18 +114,12 @@ def run_notebook(
         path: a notebook, or the short name of one of the project's.
         parameters: values that replace those of the cell tagged ``parameters``. The cell that
             records them stays in the stored notebook, unless it only asked for a fresh
-            measurement.
+            measurement. If they change the result, an HTML page is written next to ``output``.
         output: path of the executed notebook; in place by default. An existing file stays
             untouched if the run fails.
 
-    With parameters that change the result, an HTML page is written next to ``output``.
-
-    Returns:
-        The path of the stored notebook.
-
     Raises:
-        FileNotFoundError: no such notebook, or no folder for ``output``.
-        OSError: the folder cannot be written to.
+        OSError: no such notebook, no folder for ``output``, or it cannot be written to.
         WrongParameter: a parameter that the notebook does not declare.
         papermill.PapermillExecutionError: a cell failed; the message holds its traceback.
     """

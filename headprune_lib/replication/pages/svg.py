@@ -99,8 +99,7 @@ def _heading(axes: Axes, number: int, of: int) -> str:
 
 
 def _series(axes: Axes) -> Iterator[str]:
-    bars = [patch for patch in axes.patches if hasattr(patch, "get_height")]
-    bars = [bar for bar in bars if bar.get_height() and bar.get_gid() == "bar"]
+    bars = [patch for patch in axes.patches if patch.get_gid() == "bar" and patch.get_height()]
     if bars:
         tallest = max(bars, key=lambda bar: bar.get_height())
         left, right = tallest.get_x(), tallest.get_x() + tallest.get_width()

@@ -274,8 +274,8 @@ def kept_by_model(
         middles = [100 * area["value"] for area in areas.values()]
         marker = {"s": 40, "marker": "D"} if order == "importance" else {"s": 22}
         inside = look.colour if look.line.endswith("-") else "none"  # hollow if the line is dotted
-        line = {"label": look.label, "zorder": 3}
-        axes.scatter(middles, height, facecolors=inside, edgecolors=look.colour, **marker, **line)
+        marker |= {"facecolors": inside, "edgecolors": look.colour, "zorder": 3}
+        axes.scatter(middles, height, label=look.label, **marker)
         axes.hlines(height, *ends.T, color=look.colour, linewidth=1.5, label=look.label)
     names = [name if wide else textwrap.fill(name, 16) for name in shown]
     axes.set(yticks=range(len(shown)), yticklabels=names, xlabel=_KEPT[wide], xlim=(20, 110))

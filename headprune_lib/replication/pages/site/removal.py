@@ -80,7 +80,7 @@ def _entry(result: Result) -> dict[str, Any]:
                 "trainings": trainings,
                 "heads": _numbers(heads_that_go(result, part)),
             }
-            for name, part, mean, ends, trainings in (_compared if compared else _curves)(result)
+            for name, part, mean, ends, trainings in _orders(result)
         ],
     }
 
@@ -105,36 +105,28 @@ def _grids(result: Result) -> list[tuple[str, int, int]]:
     return [(KINDS[number], *(heads.max(0) + 1).tolist()) for number, heads in by_kind.items()]
 
 
-_Order = tuple[str, str, list[float], list[list[float]] | None, int]
-"""Name, part with its heads, scores, intervals, and number of trainings."""
+def _orders(
+    result: Result,
+) -> Iterator[tuple[str, str, list[float], list[list[float]] | None, int]]:
+    """Yield each order's name, part with its heads, scores, intervals, and number of trainings.
 
-
-def _curves(result: Result) -> Iterator[_Order]:
-    """The orders of a pruning curve."""
-    for name in shown_orders(result.values):
-        curve = result.values["curves"][name]
-        part = "importance" if name == "importance main" else name
-        yield name, part, curve["mean"], curve["interval"], len(curve["runs"])
-
-
-def _compared(result: Result) -> Iterator[_Order]:
-    """The orders compared, except controls, which are measured only up to half of the heads."""
+    Of compared orders, controls are left out: they are measured only up to half of the heads. The
+    part is that of the order's first training.
+    """
+    if "curves" in result.values:
+        for name in shown_orders(result.values):
+            curve = result.values["curves"][name]
+            part = "importance" if name == "importance main" else name
+            yield name, part, curve["mean"], curve["interval"], len(curve["runs"])
+        return
     for name, order in result.values["orders"].items():
         if len(order["score"]) < len(result.values["shares"]):
             continue
-        part = _part_shown(result, name)
-        draws = result.parts[part].raw["order"] if name == "random" else order["trainings"]
+        trainings = order["trainings"]
+        of_order = [part for part in result.parts if parse_part(part).curve == name]
+        part = next(p for p in of_order if result.parts[p].runs[0]["seed"] == trainings[0])
+        draws = result.parts[part].raw["order"] if name == "random" else trainings
         yield name, part, order["score"], None, len(draws)
-
-
-def _part_shown(result: Result, order: str) -> str:
-    """The part of an order on its first training."""
-    seed = result.values["orders"][order]["trainings"][0]
-    return next(
-        name
-        for name, part in result.parts.items()
-        if parse_part(name).curve == order and part.runs[0]["seed"] == seed
-    )
 
 
 def heads_that_go(result: Result, part: str) -> np.ndarray | None:
