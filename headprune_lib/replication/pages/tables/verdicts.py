@@ -92,11 +92,8 @@ def changed_table() -> pd.DataFrame:
 
     A dash marks a result that did not exist, or that counts together with another.
     """
-    return _words_table(
-        stored_words("second_rules"),
-        stored_words("third_rules"),
-        ["second rules", "counted", "third rules", "counts"],
-    )
+    columns = ["second rules", "counted", "third rules", "counts"]
+    return _words_table(stored_words("second_rules"), stored_words("third_rules"), columns)
 
 
 def new_data_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
