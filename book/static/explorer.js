@@ -1,5 +1,5 @@
 // A picture that can be moved: which heads go in an order of removal, and what is left of the score.
-// A plain ES module with anywidget's interface: render({model, el}). The model has
+// The page has in #explorer-data
 //   data:   what headprune_lib.replication.pages.site.removal.removal_data gives
 //   chosen: {entry, order, step}, places in data, its orders and its shares
 
@@ -36,7 +36,7 @@ function ticks(low, high) {
 const randomOf = (entry) => entry.orders.find((order) => order.name === "random");
 
 // What the picture says, in a sentence.
-export function told(entry, order, step) {
+function told(entry, order, step) {
   const random = randomOf(entry);
   let words =
     `${percent(entry.shares[step])} of the heads removed (${entry.removed[step]} of ` +
@@ -145,8 +145,7 @@ function key(entry, order) {
   return html("div", {}, list, html("p", { class: "note" }, note));
 }
 
-export function render({ model, el }) {
-  const data = model.get("data");
+function show(el, data, chosen) {
   const models = [...new Set(data.map((entry) => entry.model))];
   const choices = ["model", "task", "order"].map((name) => {
     const select = html("select", { name });
@@ -169,22 +168,21 @@ export function render({ model, el }) {
     select.value = value;
   };
   const choose = (change) => {
-    model.set("chosen", { ...model.get("chosen"), ...change });
-    model.save_changes();
+    Object.assign(chosen, change);
+    draw();
   };
   const nearest = (entry, wanted) =>
     entry.shares.reduce((best, each, i) =>
       Math.abs(each - wanted) < Math.abs(entry.shares[best] - wanted) ? i : best, 0);
   // Another curve, at the same share and, where it has it, in the same order.
   const move = (place) => {
-    const { entry, order, step } = model.get("chosen");
+    const { entry, order, step } = chosen;
     const name = data[entry].orders[order].name;
     const same = data[place].orders.findIndex((one) => one.name === name);
     choose({ entry: place, order: Math.max(0, same), step: nearest(data[place], data[entry].shares[step]) });
   };
 
   function draw() {
-    const chosen = model.get("chosen");
     const entry = data[chosen.entry];
     const order = entry.orders[chosen.order];
     const tasks = data.flatMap((one, i) => (one.model === entry.model ? [[i, one.task]] : []));
@@ -210,15 +208,14 @@ export function render({ model, el }) {
   byTask.addEventListener("change", () => move(Number(byTask.value)));
   byOrder.addEventListener("change", () => choose({ order: Number(byOrder.value) }));
   slider.addEventListener("input", () => choose({ step: Number(slider.value) }));
-  model.on("change:chosen", draw);
   let width = el.clientWidth;
-  const resized = new ResizeObserver(() => {
+  new ResizeObserver(() => {
     if (el.clientWidth !== width) draw();
     width = el.clientWidth;
-  });
-  resized.observe(el);
+  }).observe(el);
   draw();
-  return () => resized.disconnect();
 }
 
-export default { render };
+const { data, chosen } = JSON.parse(document.getElementById("explorer-data").textContent);
+document.getElementById("removal").classList.add("moves"); // shown, so that it has a width
+show(document.getElementById("explorer"), data, chosen);

@@ -56,11 +56,11 @@ def run(
         HOW_NOT_WHAT,
         check_values,
         find_notebook,
+        name_of_rerun,
         parse_value,
         run_notebook,
     )
     from headprune_lib.replication.pages.page import WrongParameter
-    from headprune_lib.replication.pages.reruns import name_of_rerun
 
     # The kernels inherit this: tqdm would advise each of them to install widgets.
     os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")
@@ -96,8 +96,7 @@ def open_notebook(
     """Open a copy of a notebook in Jupyter, in the current folder; your own copy is kept."""
     import subprocess
 
-    from headprune_lib.replication.pages.notebooks import find_notebook
-    from headprune_lib.replication.pages.reruns import open_copy
+    from headprune_lib.replication.pages.notebooks import find_notebook, open_copy
 
     copy, words = open_copy(find_notebook(notebook), Path.cwd())
     typer.echo(f"{short(copy)} is your own copy: change it as you like")

@@ -14,40 +14,13 @@ from matplotlib.figure import Figure
 from headprune_lib.replication.claims.evidence import judge
 from headprune_lib.replication.formatting import NOT_MEASURED, estimate, points, signed
 from headprune_lib.replication.pages.frames import frame, prunable_at
-from headprune_lib.replication.pages.page import collect, open_page, pick
+from headprune_lib.replication.pages.page import open_page, pick
 from headprune_lib.replication.pages.plots.style import NARROW, WIDE, style
 from headprune_lib.replication.pages.svg import as_svg, describe
-from headprune_lib.replication.pages.tables.markup import (
-    anchor,
-    as_html,
-    judged_text,
-    kept_text,
-    number,
-)
+from headprune_lib.replication.pages.tables import anchor, as_html, judged_text, kept_text, number
 from headprune_lib.replication.pages.tables.verdicts import again_table
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import setting
-
-__all__ = [
-    "collect",
-    "estimate",
-    "frame",
-    "holds",
-    "judge",
-    "judged_text",
-    "kept_text",
-    "number",
-    "open_page",
-    "pick",
-    "points",
-    "prunable_at",
-    "say",
-    "setting",
-    "show",
-    "show_again",
-    "show_figure",
-    "signed",
-]
 
 NOT_BORNE_OUT = "**Not with these parameters:**"
 """Prefix of a conclusion that a run does not bear out."""

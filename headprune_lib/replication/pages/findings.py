@@ -7,7 +7,6 @@ leaderboard of orders of removal is a file of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -15,27 +14,19 @@ import pandas as pd
 from headprune_lib.replication import measurements
 from headprune_lib.replication.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.claims import evidence, rules
-from headprune_lib.replication.pages import plots
+from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.pages.frames import prunable_at
 from headprune_lib.replication.pages.page import collect, pick
 from headprune_lib.replication.pages.plots.style import style
-from headprune_lib.replication.pages.site.answer import (
-    all_results,
-    answer,
-    how_sure,
-    standing,
-    summary_table,
-    tally,
-    title,
-)
-from headprune_lib.replication.pages.tables.beyond import leaderboard_rows
-from headprune_lib.replication.pages.tables.markup import kept_text
+from headprune_lib.replication.pages.site import answer
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.store import Result, plain
 from headprune_lib.replication.store.files import replace_files
 
 START, END = "<!-- findings: written by `headprune findings` -->", "<!-- /findings -->"
 FIGURE = "book/static/figure3b.png"
+LEADERBOARD = "book/static/leaderboard"
+"""Path relative to the checkout, without the extension."""
 _MODEL, _TASK = "minilm", "reviews"
 
 
@@ -56,14 +47,14 @@ def shown_curve() -> Result:
 def findings(curve: Result) -> str:
     """The Markdown between the README's two marks, which shows the pruning curve of Figure 3b."""
     figure3b, verdicts = curve.values, evidence.all_verdicts()
-    sure = " ".join(how_sure(verdicts, all_results()))
+    sure = " ".join(answer.how_sure(verdicts, answer.all_results()))
     share, main, random = (
         prunable_at(figure3b, order)["share"]
         for order in ("importance", "importance main", "random")
     )
     removed = rules.share_judged(_TASK, "encoder")
     at_share = rules.kept_at(curve)
-    kept, trainings = kept_text(at_share), at_share["trainings"]
+    kept, trainings = tables.kept_text(at_share), at_share["trainings"]
     picture = (
         f"![Accuracy against the share of heads removed, for several orders of removal; by importance "
         f"{kept} of the accuracy above chance is kept with {removed:.0%} removed]({FIGURE})\n\n"
@@ -73,11 +64,11 @@ def findings(curve: Result) -> str:
         f"at most {SHOWN_TOLERANCE:.0%}, {share:.0%} of the heads can be removed. On the first fine-tuning "
         f"alone {main:.0%} can be removed by importance and {random:.0%} in random order.*"
     )
-    table = summary_table(verdicts)[["claim", "verdict", "how sure"]]
+    table = answer.summary_table(verdicts)[["claim", "verdict", "how sure"]]
     lines = table.to_markdown(index=False, tablefmt="pipe")
     return (
-        f"**{title(verdicts)}.** {answer(verdicts)}.\n\n{standing(verdicts)}\n\n"
-        f"{tally(verdicts)}\n\n{picture}\n\n{lines}\n\n"
+        f"**{answer.title(verdicts)}.** {answer.answer(verdicts)}.\n\n{answer.standing(verdicts)}\n\n"
+        f"{answer.tally(verdicts)}\n\n{picture}\n\n{lines}\n\n"
         f"**How sure are we?** {sure}"
     )
 
@@ -101,20 +92,9 @@ def write_findings() -> list[Path]:
         picture = plots.as_png(plots.figure3b(curve))
     files = {readme: f"{before}{START}\n{findings(curve)}\n{END}{after}".encode(), figure: picture}
     if orders := collect(measurements.found("which_first")):
-        for name, content in leaderboard_files(orders).items():
-            files[project_root() / name] = content
+        rows, leaderboard = plain(tables.leaderboard_rows(orders)), project_root() / LEADERBOARD
+        content = json.dumps(rows, indent=1) + "\n"
+        files[leaderboard.with_suffix(".json")] = content.encode()
+        files[leaderboard.with_suffix(".csv")] = pd.DataFrame(rows).to_csv(index=False).encode()
     replace_files(files)
     return list(files)
-
-
-LEADERBOARD = "book/static/leaderboard"
-"""Path relative to the checkout, without the extension."""
-
-
-def leaderboard_files(found: Mapping[str, Result]) -> dict[str, bytes]:
-    """Path relative to the checkout -> content of the leaderboard's files."""
-    rows = plain(leaderboard_rows(found))
-    return {
-        f"{LEADERBOARD}.json": (json.dumps(rows, indent=1) + "\n").encode(),
-        f"{LEADERBOARD}.csv": pd.DataFrame(rows).to_csv(index=False).encode(),
-    }

@@ -1,18 +1,22 @@
 """Find notebooks by name, run them with papermill, and store them without machine noise.
 
 A stored notebook contains what was computed, but not when or where: executing it again with
-unchanged results gives an empty diff.
+unchanged results gives an empty diff. One run with a user's own parameters is marked as such, and
+readable without the book.
 """
 
 from __future__ import annotations
 
 import ast
+import html
+import itertools
 import json
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +25,13 @@ import yaml
 from headprune_lib.messages import unknown
 from headprune_lib.replication.lazy import nbformat, papermill
 from headprune_lib.replication.pages.page import WrongParameter, read_parameters
-from headprune_lib.replication.pages.reruns import as_html, mark_as_rerun
 from headprune_lib.replication.paths import absolute, project_root
 from headprune_lib.replication.store.files import check_writable, replace_files
 
-KERNEL = "python3"
 # Parameters that say how a result is obtained, not which one: they leave no trace in a notebook.
 HOW_NOT_WHAT = frozenset({"fresh"})
+_RERUN = "headprune_rerun"  # in a notebook's metadata: the parameters that it was run with
+_ROLE = re.compile(r"\{([a-z:]+)\}`([^`<]*?)\s*(?:<[^`>]*>)?`")
 
 
 def notebooks_root() -> Path:
@@ -60,22 +64,16 @@ def find_notebook(name: str | Path) -> Path:
     raise FileNotFoundError(unknown("notebook", asked.stem, known))
 
 
-def notebook_parameters(path: Path) -> dict[str, Any]:
+def notebook_parameters(path: Path) -> dict[str, str]:
     """The parameters that a notebook declares, with the source text of their defaults.
 
     Raises:
         WrongParameter: the notebook has no cell tagged ``parameters``.
     """
-    cells = json.loads(path.read_text("utf-8")).get("cells", ())
-    tagged = [cell for cell in cells if "parameters" in cell["metadata"].get("tags", ())]
-    if not tagged:
+    declared = papermill.inspect_notebook(path)
+    if not declared:
         raise WrongParameter(f"{path.name} has no cell tagged 'parameters'")
-    return {
-        target.id: ast.unparse(line.value)
-        for line in ast.parse("".join(tagged[0]["source"])).body
-        if isinstance(line, ast.Assign)
-        for target in line.targets
-    }
+    return {name: parameter["default"] for name, parameter in declared.items()}
 
 
 def check_values(path: Path, parameters: Mapping[str, Any]) -> None:
@@ -116,18 +114,12 @@ def run_notebook(
         path: a notebook, or the short name of one of the project's.
         parameters: values that replace those of the cell tagged ``parameters``. The cell that
             records them stays in the stored notebook, unless it only asked for a fresh
-            measurement.
+            measurement. If they change the result, an HTML page is written next to ``output``.
         output: path of the executed notebook; in place by default. An existing file stays
             untouched if the run fails.
 
-    With parameters that change the result, an HTML page is written next to ``output``.
-
-    Returns:
-        The path of the stored notebook.
-
     Raises:
-        FileNotFoundError: no such notebook, or no folder for ``output``.
-        OSError: the folder cannot be written to.
+        OSError: no such notebook, no folder for ``output``, or it cannot be written to.
         WrongParameter: a parameter that the notebook does not declare.
         papermill.PapermillExecutionError: a cell failed; the message holds its traceback.
     """
@@ -150,10 +142,11 @@ def run_notebook(
         str(source),
         None,  # written below: papermill itself would leave a failed run in the file
         parameters=parameters,
-        kernel_name=KERNEL,
+        kernel_name="python3",
         cwd=str(notebooks_root()),
         progress_bar=False,
         stderr_file=sys.stderr,  # the measurements' own progress bars
+        coalesce_streams=True,  # the pieces in which printed text arrives depend on timing
         extra_arguments=["--log-level=CRITICAL"],  # not the kernel's own messages
     )
     rerun = not parameters.keys() <= HOW_NOT_WHAT
@@ -176,8 +169,8 @@ def strip_noise(notebook: nbformat.NotebookNode, keep_injected: bool = False) ->
         notebook: an executed notebook, format 4.
         keep_injected: keep the cell of parameters that papermill injected.
     """
-    notebook.metadata.pop("papermill", None)
-    notebook.metadata.pop("widgets", None)
+    for name in ("papermill", "widgets"):
+        notebook.metadata.pop(name, None)
     notebook.metadata.get("language_info", {}).pop("version", None)
     if not keep_injected:
         notebook.cells = [
@@ -185,31 +178,18 @@ def strip_noise(notebook: nbformat.NotebookNode, keep_injected: bool = False) ->
             for cell in notebook.cells
             if "injected-parameters" not in cell.metadata.get("tags", [])
         ]
-    count = 0
+    counts = itertools.count(1)
     for cell in notebook.cells:
-        cell.metadata.pop("papermill", None)
-        cell.metadata.pop("execution", None)
+        for name in ("papermill", "execution"):
+            cell.metadata.pop(name, None)
         if not cell.metadata.get("tags", True):
             del cell.metadata["tags"]
-        if cell.cell_type != "code":
-            continue
-        if cell.execution_count is not None:
-            count += 1
-            cell.execution_count = count
-        cell.outputs = _joined([output for output in cell.outputs if not _is_noise(output)])
-        for output in cell.outputs:
-            _clean_output(output, cell.execution_count)
-
-
-def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Join printed text: the pieces in which it arrives depend on the kernel's timing."""
-    joined: list[nbformat.NotebookNode] = []
-    for output in outputs:
-        if output.output_type == "stream" and joined and joined[-1].output_type == "stream":
-            joined[-1].text += output.text
-        else:
-            joined.append(output)
-    return joined
+        if cell.cell_type == "code":
+            if cell.execution_count is not None:
+                cell.execution_count = next(counts)
+            cell.outputs = [output for output in cell.outputs if not _is_noise(output)]
+            for output in cell.outputs:
+                _clean_output(output, cell.execution_count)
 
 
 def _is_noise(output: nbformat.NotebookNode) -> bool:
@@ -238,3 +218,128 @@ def _relative(text: str) -> str:
         if folder != os.sep:
             text = text.replace(folder + os.sep, name + "/")
     return text
+
+
+# --- runs with a user's own parameters -------------------------------------------------------------
+
+
+def name_of_rerun(folder: Path, stem: str, parameters: Mapping[str, Any]) -> Path:
+    """The file of a run with these parameters: ``<stem>-run.ipynb``, numbered if others exist.
+
+    A run with the same parameters replaces the one before; no other file is overwritten.
+    """
+    asked = json.dumps(dict(parameters), sort_keys=True)
+    names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+    paths = (folder / f"{name}-run.ipynb" for name in names)
+    return next(path for path in paths if not path.exists() or _parameters_of(path) == asked)
+
+
+def _parameters_of(path: Path) -> str | None:
+    try:
+        return nbformat.read(path, as_version=4).metadata.get(_RERUN)
+    except (OSError, ValueError, nbformat.ValidationError):
+        return None
+
+
+def mark_as_rerun(notebook: nbformat.NotebookNode, parameters: Mapping[str, Any]) -> None:
+    """Say at the top, in place, what was changed, and put MyST's roles into plain words."""
+    notebook.metadata[_RERUN] = json.dumps(dict(parameters), sort_keys=True)
+    changed = ", ".join(f"`{name} = {value!r}`" for name, value in parameters.items())
+    banner = (
+        f"> **This is a run with parameters of your own: {changed}.** The text was written about the "
+        "committed results. Tables, figures and what a cell prints are of this run; a conclusion that "
+        "this run does not bear out is marked *Not with these parameters* and given without numbers."
+    )
+    cell = nbformat.v4.new_markdown_cell(banner, id="rerun", metadata={"tags": ["rerun"]})
+    notebook.cells.insert(0, cell)
+    in_plain_words(notebook)
+
+
+def in_plain_words(notebook: nbformat.NotebookNode) -> None:
+    """Replace MyST's citations and links, which Jupyter shows as raw text, with plain words."""
+    authors = _authors()
+
+    def plain(found: re.Match[str]) -> str:
+        role, text = found.groups()
+        if not role.startswith("cite"):
+            return text
+        name, year = authors.get(text, (text, ""))
+        return f"{name} ({year})" if role == "cite:t" else f"({name}, {year})"
+
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = _ROLE.sub(plain, cell.source)
+        for output in cell.get("outputs", ()):
+            if "text/markdown" in output.get("data", {}):
+                output.data["text/markdown"] = _ROLE.sub(plain, output.data["text/markdown"])
+
+
+def _authors() -> dict[str, tuple[str, str]]:
+    """Key of a reference -> its authors, as cited in a text, and its year."""
+    from pybtex.database import parse_file  # as the book's builder reads the file
+
+    cited = {}
+    for key, entry in parse_file(project_root() / "book" / "references.bib").entries.items():
+        names = [
+            " ".join([*person.prelast_names, *person.last_names]).strip("{}")
+            for person in entry.persons["author"]
+        ]
+        authors = names[0] + (
+            " et al." if len(names) > 2 else f" and {names[1]}" if names[1:] else ""
+        )
+        cited[key] = (authors, entry.fields.get("year", ""))
+    return cited
+
+
+def as_html(notebook: nbformat.NotebookNode, title: str) -> str:
+    """The notebook as a self-contained HTML page, with code folded away."""
+    from markdown_it import MarkdownIt
+
+    markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
+    body = "\n".join(part for cell in notebook.cells for part in _parts(cell, markdown.render))
+    style = (
+        "body{max-width:52rem;margin:2rem auto;padding:0 1rem;font:16px/1.5 sans-serif}"
+        "blockquote{border-left:4px solid #c60;margin:0;padding:.2rem 1rem;background:#fff4e5}"
+        "pre{overflow:auto;background:#f6f6f6;padding:.6rem}table{border-collapse:collapse}"
+        "td,th{padding:.2rem .6rem;text-align:left}svg,img{max-width:100%;height:auto}"
+    )
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
+        f"<style>{style}</style></head><body>\n{body}\n</body></html>\n"
+    )
+
+
+def _parts(cell: nbformat.NotebookNode, rendered: Any) -> Iterator[str]:
+    if cell.cell_type == "markdown":
+        yield rendered(cell.source)
+        return
+    yield f"<details><summary>code</summary><pre>{html.escape(cell.source)}</pre></details>"
+    shown = {  # an output is shown as the first of these that it has
+        "text/html": str,
+        "image/svg+xml": str,
+        "image/png": '<img src="data:image/png;base64,{}" alt="">'.format,
+        "text/markdown": rendered,
+        "text/plain": lambda text: f"<pre>{html.escape(text)}</pre>",
+    }
+    for output in cell.get("outputs", ()):
+        is_printed = output.output_type == "stream"
+        data = {"text/plain": output.text} if is_printed else output.get("data", {})
+        yield next((shown[kind](data[kind]) for kind in shown if kind in data), "")
+
+
+def open_copy(notebook: Path, folder: Path) -> tuple[Path, list[str]]:
+    """Make a working copy of a notebook unless there is one; return it and the command to open it.
+
+    Raises:
+        ValueError: neither JupyterLab nor Jupyter Notebook is installed.
+    """
+    program = next((name for name in ("jupyterlab", "notebook") if find_spec(name)), None)
+    if program is None:
+        raise ValueError("neither jupyterlab nor notebook is installed. Run pip install jupyterlab")
+    copy = folder / notebook.name
+    if not copy.exists():
+        opened = nbformat.read(notebook, as_version=4)
+        in_plain_words(opened)
+        replace_files({copy: (nbformat.writes(opened) + "\n").encode()})
+    return copy, [sys.executable, "-m", program, str(copy)]

@@ -16,7 +16,7 @@ from headprune_lib.replication.models.encoders import recipe, weights_path
 from headprune_lib.replication.models.translators import stored_weights
 from headprune_lib.replication.paper import name_of
 from headprune_lib.replication.profiles import Profile, check_here, load_profile
-from headprune_lib.replication.store import Result
+from headprune_lib.replication.store import Key, Result
 from headprune_lib.replication.titles import setting
 
 
@@ -97,7 +97,7 @@ class Page:
 
     def __init__(self, settings: Profile, fresh: bool = False) -> None:
         self.settings, self.fresh = settings, fresh
-        self._own: list[tuple[str, Result]] = []
+        self._own: dict[str, list[Result]] = {}
 
     def get(self, name: str, task: str | None = None) -> Result:
         """The page's own result of a measurement, named as in the paper: loaded or measured now.
@@ -108,7 +108,7 @@ class Page:
         result = measurements.get(
             name, self.settings, task=task, fresh=self.fresh, announce=planning.announce
         )
-        self._own.append((name, result))
+        self._own.setdefault(name, []).append(result)
         return result
 
     def classifier(
@@ -169,30 +169,22 @@ class Page:
 
     def found(self, *names: str) -> dict[str, Result]:
         """Name -> result for every model and task, including those that the page has asked for."""
-        return collect(measurements.found(*names, root=self.folder), self._own_of(names))
+        own = [result for name in names for result in self._own.get(name, ())]
+        return collect(measurements.found(*names, root=self.folder), own)
 
     def of(self, name: str) -> dict[str, Result]:
         """Name -> result for every model and task that a paper's figure covers, own ones first.
 
-        ``found`` takes all tasks of the measurement and half, such as Figure 6d's for Figure 3a.
+        Of a measurement without a figure all are covered. ``found`` takes all tasks of the
+        measurement and half, such as Figure 6d's for Figure 3a.
         """
+        own = self._own.get(name, ())
         shown = {
             label: result
             for label, result in self.found(name).items()
             if name_of(result.measurement, measurements.half_of(result), result.task) == name
         }
-        return dict(sorted(shown.items(), key=lambda item: not self._is_own(item[1], [name])))
-
-    def others(self, *names: str) -> dict[str, Result]:
-        """Name -> stored result for every model and task that the page has not asked for."""
-        found = measurements.found(*names, root=self.folder)
-        return collect(stored for stored in found if not self._is_own(stored, names))
-
-    def _own_of(self, names: Iterable[str]) -> list[Result]:
-        return [result for name, result in self._own if name in names]
-
-    def _is_own(self, stored: Result, names: Iterable[str]) -> bool:
-        return any(_same(stored, result) for result in self._own_of(names))
+        return dict(sorted(shown.items(), key=lambda item: not _is_among(item[1], own)))
 
 
 def collect(stored: Iterable[Result], own: Iterable[Result] = ()) -> dict[str, Result]:
@@ -203,7 +195,7 @@ def collect(stored: Iterable[Result], own: Iterable[Result] = ()) -> dict[str, R
     """
     shown = {setting(result): result for result in stored}
     for result in own:
-        if not any(_same(result, other) for other in shown.values()):
+        if not _is_among(result, shown.values()):
             is_taken = setting(result) in shown
             shown[f"{setting(result)} (this run)" if is_taken else setting(result)] = result
     return shown
@@ -216,10 +208,10 @@ def pick(shown: Mapping[str, Result], model: str, task: str) -> Result | None:
     )
 
 
-def _same(one: Result, two: Result) -> bool:
-    """Whether two results of one measurement are the same, judged by their signatures."""
-    first, second = (
-        {name: part.signature["digest"] for name, part in result.parts.items()}
-        for result in (one, two)
-    )
-    return one.key == two.key and first == second
+def _is_among(result: Result, others: Iterable[Result]) -> bool:
+    """Whether one of some results is the same, judged by their parts' signatures."""
+    return _signed(result) in map(_signed, others)
+
+
+def _signed(result: Result) -> tuple[Key, dict[str, str]]:
+    return result.key, {name: part.signature["digest"] for name, part in result.parts.items()}

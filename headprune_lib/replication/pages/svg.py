@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from headprune_lib.replication.formatting import with_minus
-from headprune_lib.replication.pages.plots.style import NAME, TOLD_AT, css_colour
+from headprune_lib.replication.pages.plots.style import NAME, css_colour
 
 _ID = re.compile(r'\bid="([^"]+)"')
 _REFERENCE = re.compile(r'(url\(#|href="#)([^")]+)')
@@ -33,11 +33,8 @@ _EMPTY_GROUP = re.compile(r"<g>\s*</g>\s*")
 def as_svg(figure: Figure, name: str, alt: str, variant: str) -> str:
     """The figure as an ``<svg>`` element of the size it was drawn at; the same text each time.
 
-    Args:
-        figure: the figure to convert; it is closed.
-        name: of the figure in its page; ids within the picture start with it.
-        alt: what it shows, in words and numbers.
-        variant: class of the element, ``wide`` or ``narrow``.
+    The figure is closed. Ids within the picture start with its ``name`` on the page; ``variant`` is
+    the element's class, ``wide`` or ``narrow``.
     """
     file = io.StringIO()
     with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "headprune"}):
@@ -102,8 +99,7 @@ def _heading(axes: Axes, number: int, of: int) -> str:
 
 
 def _series(axes: Axes) -> Iterator[str]:
-    bars = [patch for patch in axes.patches if hasattr(patch, "get_height")]
-    bars = [bar for bar in bars if bar.get_height() and bar.get_gid() == "bar"]
+    bars = [patch for patch in axes.patches if patch.get_gid() == "bar" and patch.get_height()]
     if bars:
         tallest = max(bars, key=lambda bar: bar.get_height())
         left, right = tallest.get_x(), tallest.get_x() + tallest.get_width()
@@ -135,7 +131,6 @@ def _series(axes: Axes) -> Iterator[str]:
 
 def _line(line: Line2D, label: str) -> str:
     x, y = (np.asarray(part, float) for part in line.get_data())
-    x = TOLD_AT.get(line, x)
     if len(x) > 1 and len(set(x)) == 1:
         return f"{label} at {_short(x[0])}"
     chosen: Sequence[int] = range(len(x)) if len(x) <= _FEW else (0, len(x) // 2, len(x) - 1)

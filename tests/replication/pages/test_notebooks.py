@@ -11,7 +11,7 @@ from IPython.utils.capture import capture_output
 
 from headprune_lib.replication import store
 from headprune_lib.replication.measurements.obtaining import results_folder
-from headprune_lib.replication.pages import reruns
+from headprune_lib.replication.pages import notebooks
 from headprune_lib.replication.pages.display import NOT_BORNE_OUT
 from headprune_lib.replication.pages.notebooks import (
     notebook_parameters,
@@ -167,8 +167,8 @@ def test_runs_on_the_smoke_profile(path, smoke, tmp_path):
 
 
 def test_what_is_opened_is_a_copy_in_plain_words_that_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(reruns, "find_spec", lambda name: name == "jupyterlab")
-    copy, command = reruns.open_copy(NOTEBOOKS[0], tmp_path)
+    monkeypatch.setattr(notebooks, "find_spec", lambda name: name == "jupyterlab")
+    copy, command = notebooks.open_copy(NOTEBOOKS[0], tmp_path)
     assert command[-2:] == ["jupyterlab", str(copy)] and "Michel et al. (2019)" in copy.read_text()
     copy.write_text("my own")
-    assert reruns.open_copy(NOTEBOOKS[0], tmp_path)[0].read_text() == "my own"
+    assert notebooks.open_copy(NOTEBOOKS[0], tmp_path)[0].read_text() == "my own"

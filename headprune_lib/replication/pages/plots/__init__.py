@@ -5,6 +5,5 @@ sets that of the pages. Layers and heads are counted from 1, changes of accuracy
 points, changes of BLEU in BLEU points.
 """
 
-from headprune_lib.replication.pages.plots.beyond import *
-from headprune_lib.replication.pages.plots.paper import *
+from headprune_lib.replication.pages.plots.figures import *
 from headprune_lib.replication.pages.plots.style import *

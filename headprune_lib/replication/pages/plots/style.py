@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -74,9 +73,7 @@ SERIES = (BLUE, ORANGE, GREEN, RED, PURPLE, PINK, BROWN, GREY)
 class Layout:
     """A figure's layout: panels side by side on a page, stacked on a phone.
 
-    Attributes:
-        width: in pixels of the page, at which text has its nominal size.
-        columns: number of panels that fit side by side.
+    ``width`` is in pixels of the page, ``columns`` the number of panels that fit side by side.
     """
 
     width: int
@@ -89,13 +86,9 @@ class Layout:
     def panels(
         self, count: int, height: int, columns: int | None = None, **kwargs: Any
     ) -> tuple[Figure, list[Axes]]:
-        """Return a figure and its panels, each of a height in pixels, as many side by side as fit.
+        """A figure and its panels of a height in pixels, as many side by side as fit.
 
-        Args:
-            count: number of panels.
-            height: of a panel.
-            columns: the most panels side by side.
-            kwargs: passed to :func:`matplotlib.pyplot.subplots`.
+        ``columns`` is the most of them; ``kwargs`` go to :func:`matplotlib.pyplot.subplots`.
         """
         across = min(count, self.columns, columns or count)
         rows = -(-count // across)
@@ -138,24 +131,16 @@ def below(
 ) -> Figure:
     """Name each series next to it, list the rest in one legend below, and return the figure.
 
-    Args:
-        columns: number of columns of the legend in a wide layout.
-        ylabel: a label that all panels share, written at the first panel of each row.
-        everywhere: whether to list a series also where some panels have room for its name.
+    The legend has ``columns`` in a wide layout. ``ylabel`` is written at the first panel of each
+    row. With ``everywhere`` a series is listed also where some panels have room for its name.
     """
     if ylabel:
         for axes in figure.axes[:: min(layout.columns, len(figure.axes))]:
             axes.set_ylabel(ylabel)
     figure.tight_layout()
-    (named, missing), shown = name_series(figure), {}
-    named -= missing if everywhere else set()
-    for axes in figure.axes:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            if label not in named:
-                shown.setdefault(label, handle)
-    if not shown:
+    if not (listed := _name_series(figure, everywhere)):
         return figure
-    handles, labels = list(shown.values()), list(shown)
+    labels, handles = zip(*listed.items(), strict=True)
     columns = columns if layout.columns > 1 else 1
     if columns == 1:
         labels = [textwrap.fill(label, _LETTERS) for label in labels]
@@ -175,11 +160,9 @@ def panels(
     layout: Layout = WIDE,
     **kwargs: Any,
 ) -> Figure:
-    """Return a figure of panels of a height in pixels, each drawn by a function of its axes.
+    """A figure of panels of a height in pixels, each drawn by a function of its axes.
 
-    Args:
-        legend: whether to put one legend below all panels; without it each panel names its lines.
-        kwargs: passed to :meth:`Layout.panels`.
+    With ``legend`` there is one below all panels; without it each panel names its lines.
     """
     figure, places = layout.panels(len(draw), height, **kwargs)
     for axes, draw_panel in zip(places, draw, strict=True):
@@ -200,25 +183,25 @@ _GAP, _CLEAR = 4, 8
 _SIDES = [(0, 1), (0, -1), (1, 1), (1, -1), (1, 0), (-1, 1), (-1, -1), (-1, 0)]
 
 
-def name_series(figure: Figure) -> tuple[set[str], set[str]]:
+def _name_series(figure: Figure, everywhere: bool) -> dict[str, Artist]:
     """Write each label next to its line, dots or range, in their colour, in every panel with room.
 
-    Call it once the panels have their places and limits.
-
-    Returns:
-        the labels written in at least one panel, and those that some panel has no room for.
+    The panels need their places and limits first. Returned are the labels, with what they name, that
+    no panel has room for; with ``everywhere`` those that some panel has no room for.
     """
-    named, missing = set(), set()
+    handles, named, missing = {}, set(), set()
     for axes in figure.axes:
         series: dict[str, list[Artist]] = {}
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
             drawn = handle.get_children() if isinstance(handle, ErrorbarContainer) else [handle]
             series.setdefault(label, []).extend(drawn)
         for label, alike in series.items():
             texts = (textwrap.fill(label, width) for width in (99, 24, 16))
             fits = any(_write_beside(axes, alike, text) for text in texts)
             (named if fits else missing).add(label)
-    return named, missing
+    listed = missing if everywhere else missing - named
+    return {label: handle for label, handle in handles.items() if label in listed}
 
 
 def _write_beside(axes: Axes, series: list[Artist], text: str) -> bool:
@@ -227,10 +210,7 @@ def _write_beside(axes: Axes, series: list[Artist], text: str) -> bool:
     others = [artist for artist in drawn if artist not in series]
     line, rest = (
         points[((points >= axes.bbox.min) & (points <= axes.bbox.max)).all(1)]
-        for points in (
-            np.concatenate([np.empty((0, 2)), *map(_points, artists)])
-            for artists in (series, others)
-        )
+        for points in (np.vstack([np.empty((0, 2)), *map(_points, of)]) for of in (series, others))
     )
     look = {"color": _colour(series[0]), "fontsize": 11, "ha": "center", "va": "center"}
     written = axes.text(0.5, 0.5, text, transform=axes.transAxes, gid=NAME, **look)
@@ -286,9 +266,6 @@ def _points(artist: Artist) -> np.ndarray:
 NAME = "name"
 """Group id of a line's name, which a figure's description already contains."""
 
-TOLD_AT: WeakKeyDictionary[Line2D, np.ndarray] = WeakKeyDictionary()
-"""Lines whose points are drawn shifted sideways -> the positions before the shift."""
-
 
 def estimates(
     axes: Axes,
@@ -296,21 +273,11 @@ def estimates(
     y: Sequence[float],
     intervals: Sequence[Sequence[float]],
     form: str = "o",
-    *,
-    scale: float = 1,
-    told_at: Sequence[float] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Draw points with their 95% intervals; ``intervals`` has low and high for each.
-
-    Args:
-        scale: factor by which ``y`` and ``intervals`` are multiplied.
-        told_at: positions of points that ``x`` shifts sideways so that they do not overlap.
-    """
-    y, ends = scale * np.array(y), scale * np.array(intervals).T
-    container = axes.errorbar(x, y, np.abs(ends - y), fmt=form, capsize=3, markersize=5, **kwargs)
-    if told_at is not None:
-        TOLD_AT[container[0]] = np.asarray(told_at, float)
+    """Draw points with their 95% intervals; ``intervals`` has low and high for each."""
+    aside = np.abs(np.array(intervals).T - np.array(y))
+    axes.errorbar(x, y, aside, fmt=form, capsize=3, markersize=5, **kwargs)
 
 
 def dots(
@@ -321,12 +288,8 @@ def dots(
         x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18}, line_kws={"linewidth": 1}
     )
     axes.locator_params(nbins=6)
-    axes.set_title(
-        name.strip()
-        if found["r"] is None
-        else f"{name}r = {estimate(found['r'], found['interval'])}",
-        fontsize=11,
-    )
+    r = "" if found["r"] is None else f"r = {estimate(found['r'], found['interval'])}"
+    axes.set_title(f"{name}{r}".strip(), fontsize=11)
 
 
 def histogram(

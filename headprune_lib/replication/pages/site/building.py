@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import textwrap
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -20,45 +21,25 @@ from docutils.parsers.rst import Directive, directives
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.claims.verdict import COMBINING, Verdict
+from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.pages.display import show_figure
 from headprune_lib.replication.pages.frames import frame, step_at
-from headprune_lib.replication.pages.plots.paper import figure3b
-from headprune_lib.replication.pages.site.answer import (
-    all_results,
-    answer,
-    how_sure,
-    standing,
-    summary_html,
-    tally,
-    title,
-)
+from headprune_lib.replication.pages.site import answer, removal
+from headprune_lib.replication.pages.site.answer import all_results
 from headprune_lib.replication.pages.site.cards import cards_html
-from headprune_lib.replication.pages.site.removal import (
-    MEASURED,
-    SHOWN_SHARE,
-    first_shown,
-    removal_data,
-)
 from headprune_lib.replication.pages.site.results import (
     FILE,
     results_table,
     searched_html,
     status_table,
 )
-from headprune_lib.replication.pages.tables.markup import as_html
-from headprune_lib.replication.pages.tables.verdicts import (
-    changed_table,
-    new_data_table,
-    rules_table,
-)
 from headprune_lib.replication.paths import project_root
-from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import setting
 
 PICTURE = "figure3b.png"
 """The picture that other sites show with a link, in ``_static``: the README's committed figure."""
 
-_LONGEST = 200  # characters of a description
+_LONGEST = 201  # characters of a description, with the ellipsis
 
 
 def substitutions(app: Any, config: Any) -> None:
@@ -68,35 +49,23 @@ def substitutions(app: Any, config: Any) -> None:
     config.site_repository = config.site_repository or repository()
     config.myst_substitutions = {
         **config.myst_substitutions,
-        "title": title(verdicts()),
-        "answer": answer(verdicts()),
-        "standing": standing(verdicts()),
+        "title": answer.title(verdicts()),
+        "answer": answer.answer(verdicts()),
+        "standing": answer.standing(verdicts()),
         "combining": COMBINING,
-        "tally": tally(verdicts()),
-        "trainings": how_sure(verdicts(), results)[1],
-        "measured": last_measured(results),
+        "tally": answer.tally(verdicts()),
+        "trainings": answer.how_sure(verdicts(), results)[1],
+        "measured": max(result.provenance["date"] for result in results)[:10],
         "code": _code(config.site_repository),
     }
 
 
-def last_measured(results: list[Result]) -> str:
-    """The date of the newest result, such as ``2026-11-23``."""
-    return max(part.provenance["date"] for result in results for part in result.parts.values())[:10]
-
-
 def repository() -> str:
     """The address of the code: the workflow's, else that of the git remote; empty if unknown."""
-    server, name = (
-        os.environ.get(f"GITHUB_{name_of}", "") for name_of in ("SERVER_URL", "REPOSITORY")
-    )
-    if server and name:
-        return f"{server}/{name}"
-    asked = subprocess.run(
-        ["git", "-C", str(project_root()), "remote", "get-url", "origin"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    if os.environ.get("GITHUB_REPOSITORY"):
+        return "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}".format_map(os.environ)
+    command = ["git", "-C", str(project_root()), "remote", "get-url", "origin"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
     address = asked.stdout.strip().removesuffix(".git")
     return address if address.startswith("https://") else ""
 
@@ -153,15 +122,9 @@ def has_formula(body: str) -> bool:
 
 def description_of(doctree: Any) -> str:
     """The first paragraph of a page of more than 40 characters, cut at the end of a word."""
-    from docutils import nodes
-
-    for paragraph in doctree.findall(nodes.paragraph):
-        words = " ".join(paragraph.astext().split())
-        if len(words) > 40:
-            if len(words) <= _LONGEST:
-                return words
-            return words[:_LONGEST].rsplit(" ", 1)[0] + " …"
-    return ""
+    paragraphs = (paragraph.astext() for paragraph in doctree.findall(nodes.paragraph))
+    first = next((words for words in paragraphs if len(words) > 40), "")
+    return textwrap.shorten(first, _LONGEST, placeholder=" …")
 
 
 def head_tags(title: str, description: str, address: str, path: str) -> str:
@@ -197,7 +160,7 @@ def finish(app: Any, exception: Exception | None) -> None:
         return
     folder = Path(app.outdir)
     pages = sorted(
-        str(path.relative_to(folder).as_posix())
+        path.relative_to(folder).as_posix()
         for path in folder.rglob("*.html")
         if not path.is_relative_to(folder / "_static")
         and path.name not in ("search.html", "genindex.html", "py-modindex.html")
@@ -267,33 +230,11 @@ def with_room_for_formulas(body: str) -> str:
 
 def _with_height(found: re.Match[str]) -> str:
     classes, formula = found.groups()
-    for sign, height in ((r"\sum", "sum"), (r"\frac", "fraction")):
-        if sign in formula:
-            return f'<div class="{classes} {height}">{formula}</div>'
-    return found[0]
+    height = " sum" if r"\sum" in formula else " fraction" if r"\frac" in formula else ""
+    return f'<div class="{classes}{height}">{formula}</div>'
 
 
 EXPLORER = "book/static/explorer.js"
-
-# The model for the module on a page: the interface of anywidget's, without a kernel behind it.
-_START = """
-const el = document.getElementById("explorer");
-const state = JSON.parse(document.getElementById("explorer-data").textContent);
-const listeners = {};
-const model = {
-  get: (name) => state[name],
-  set: (name, value) => {
-    state[name] = value;
-    (listeners[`change:${name}`] ?? []).forEach((listener) => listener());
-  },
-  on: (event, listener) => (listeners[event] ??= []).push(listener),
-  save_changes: () => {},
-};
-document.getElementById("removal").classList.add("moves");  // shown, so that it has a width
-render({ model, el });
-"""
-
-
 CENSUS, STATUS = "data/census.csv", "data/status.csv"
 
 
@@ -315,10 +256,10 @@ def explorer_html() -> str:
     All are in the page itself: a browser loads neither a module nor JSON from ``file://``. The still
     one is shown where no script runs.
     """
-    results = measurements.found(*MEASURED)
-    data = removal_data(results)
-    entry = first_shown(data)
-    step = step_at(data[entry]["shares"], SHOWN_SHARE)
+    results = measurements.found(*removal.MEASURED)
+    data = removal.removal_data(results)
+    entry = removal.first_shown(data)
+    step = step_at(data[entry]["shares"], removal.SHOWN_SHARE)
     state = {"data": data, "chosen": {"entry": entry, "order": 0, "step": step}}
     # "</" would end the element that holds it
     content = json.dumps(state, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
@@ -327,17 +268,17 @@ def explorer_html() -> str:
         f"{setting(results[entry])}: the score as heads are removed together. With scripts, the picture "
         "here also shows which heads go."
     )
-    still = show_figure("Figure 3", caption, figure3b, results[entry]).data
+    still = show_figure("Figure 3", caption, plots.figure3b, results[entry]).data
     return f"""<div id="removal" class="removal">
 <div id="explorer" class="explorer"></div>
 <div class="still">{still}</div>
 </div>
 <script type="application/json" id="explorer-data">{content}</script>
-<script type="module">{module}{_START}</script>"""
+<script type="module">{module}</script>"""
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    "answer": lambda: summary_html(verdicts(), "book/claims.html"),
+    "answer": lambda: answer.summary_html(verdicts(), "book/claims.html"),
     "explorer": explorer_html,
     "cards": lambda: f'<div class="claims">{cards_html(verdicts())}</div>',
     "results": lambda: searched_html(
@@ -349,9 +290,9 @@ PARTS: dict[str, Callable[[], str]] = {
         "What each model type does, check by check.",
         CENSUS,
     ),
-    "rules": lambda: as_html(rules_table()),
-    "changed": lambda: as_html(changed_table()),
-    "new data": lambda: as_html(new_data_table(verdicts())),
+    "rules": lambda: tables.as_html(tables.rules_table()),
+    "changed": lambda: tables.as_html(tables.changed_table()),
+    "new data": lambda: tables.as_html(tables.new_data_table(verdicts())),
     "status": lambda: searched_html(
         status_table(all_results()), "runs", "Every measurement run, the newest first.", STATUS
     ),

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.replication import measurements, store
+from headprune_lib.replication import store
 from headprune_lib.replication.claims.rules import share_judged, task_judged
-from headprune_lib.replication.lazy import masking, selection, torch
+from headprune_lib.replication.lazy import selection, torch
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.orders import n_cut
 from headprune_lib.replication.measurements.single_heads import one_by_one_scores
-from headprune_lib.replication.order_names import IMPORTANCE, parse_part
+from headprune_lib.replication.order_names import parse_part
+from headprune_lib.replication.pages.frames import raw_importance
 from headprune_lib.replication.pages.tables.markup import shown_orders
 from headprune_lib.replication.published import published_task
 from headprune_lib.replication.store import Key, Result, plain
@@ -34,18 +35,13 @@ _METRICS = {
 }
 
 
-def removal_data(results: Iterable[Result] | None = None) -> list[dict[str, Any]]:
-    """The data of the picture, one entry per stored set of curves, the larger models first.
+def removal_data(results: Iterable[Result]) -> list[dict[str, Any]]:
+    """The data of the picture, one entry per pruning curve or comparison of orders.
 
     ``orders`` have ``mean`` and ``interval`` at each of ``shares``, and ``heads``: numbers of heads
     in the order of removal, counted over the grids ``kinds`` (name, layers, heads) one after
     another; None if a stored curve does not say which heads were removed.
-
-    Args:
-        results: pruning curves and comparisons of orders; all stored ones if not given.
     """
-    if results is None:
-        results = measurements.found(*MEASURED)
     return [plain(_entry(result)) for result in results]
 
 
@@ -82,9 +78,9 @@ def _entry(result: Result) -> dict[str, Any]:
                 "mean": [round(scale * score, 3) for score in mean],
                 "interval": ends and [[round(scale * end, 3) for end in pair] for pair in ends],
                 "trainings": trainings,
-                "heads": _numbers(heads_that_go(result, part), kinds),
+                "heads": _numbers(heads_that_go(result, part)),
             }
-            for name, part, mean, ends, trainings in (_compared if compared else _curves)(result)
+            for name, part, mean, ends, trainings in _orders(result)
         ],
     }
 
@@ -104,54 +100,33 @@ def _grids(result: Result) -> list[tuple[str, int, int]]:
     """Kind, layers and heads of each grid, in the order in which heads are numbered."""
     order = result.parts["importance"].raw["order"][0]
     if order.shape[1] == 2:
-        layers, heads = order.max(0) + 1
-        return [("self", int(layers), int(heads))]
-    grids = []
-    for number in sorted({*order[:, 0].tolist()}):
-        layers, heads = order[order[:, 0] == number][:, 1:].max(0) + 1
-        grids.append((KINDS[number], int(layers), int(heads)))
-    return grids
+        return [("self", *(order.max(0) + 1).tolist())]
+    by_kind = {number: order[order[:, 0] == number, 1:] for number in np.unique(order[:, 0])}
+    return [(KINDS[number], *(heads.max(0) + 1).tolist()) for number, heads in by_kind.items()]
 
 
-_Order = tuple[str, str, list[float], list[list[float]] | None, int]
-"""Name, part with its heads, scores, intervals, and number of trainings."""
+def _orders(
+    result: Result,
+) -> Iterator[tuple[str, str, list[float], list[list[float]] | None, int]]:
+    """Yield each order's name, part with its heads, scores, intervals, and number of trainings.
 
-
-def _curves(result: Result) -> Iterator[_Order]:
-    """The orders of a pruning curve."""
-    for name in shown_orders(result.values):
-        curve = result.values["curves"][name]
-        part = "importance" if name == "importance main" else name
-        yield name, part, curve["mean"], curve["interval"], len(curve["runs"])
-
-
-def _compared(result: Result) -> Iterator[_Order]:
-    """The orders compared, except controls, which are measured only up to half of the heads."""
+    Of compared orders, controls are left out: they are measured only up to half of the heads. The
+    part is that of the order's first training.
+    """
+    if "curves" in result.values:
+        for name in shown_orders(result.values):
+            curve = result.values["curves"][name]
+            part = "importance" if name == "importance main" else name
+            yield name, part, curve["mean"], curve["interval"], len(curve["runs"])
+        return
     for name, order in result.values["orders"].items():
         if len(order["score"]) < len(result.values["shares"]):
             continue
-        part = _part_shown(result, name)
-        draws = result.parts[part].raw["order"] if name == "random" else order["trainings"]
+        trainings = order["trainings"]
+        of_order = [part for part in result.parts if parse_part(part).curve == name]
+        part = next(p for p in of_order if result.parts[p].runs[0]["seed"] == trainings[0])
+        draws = result.parts[part].raw["order"] if name == "random" else trainings
         yield name, part, order["score"], None, len(draws)
-
-
-def _part_shown(result: Result, order: str) -> str:
-    """The part of an order on its first training."""
-    seed = result.values["orders"][order]["trainings"][0]
-    return next(
-        name
-        for name, part in result.parts.items()
-        if parse_part(name).curve == order and part.runs[0]["seed"] == seed
-    )
-
-
-def _importance(result: Result) -> masking.HeadTensors:
-    """Unnormalised I_h of the first training, by kind, from a curve's result; empty if absent."""
-    raw = result.parts[IMPORTANCE].raw if IMPORTANCE in result.parts else {}
-    scores = {
-        name.partition(" ")[2] or "self": raw[name] for name in raw if name.startswith("scores")
-    }
-    return {kind: torch.from_numpy(scores[kind]) for kind in (*KINDS, "self") if kind in scores}
 
 
 def heads_that_go(result: Result, part: str) -> np.ndarray | None:
@@ -162,25 +137,17 @@ def heads_that_go(result: Result, part: str) -> np.ndarray | None:
     stored = result.parts[part].raw.get("order", ())
     if len(stored):
         return stored[0]
-    if part == "importance unnormalised" and (scores := _importance(result)):
-        return heads_array(selection.rank_heads(scores))
-    if part == "oracle" and half_of(result) == "encoder":
+    scores = None
+    if half_of(result) == "encoder" and part == "importance unnormalised":
+        scores = {"self": torch.from_numpy(raw_importance(result))}
+    elif half_of(result) == "encoder" and part == "oracle":
         single = store.stored(Key("one_head", result.task, result.model))
-        if single is not None:
-            return heads_array(selection.rank_heads(one_by_one_scores(single.raw)))
-    return None
+        scores = single and one_by_one_scores(single.raw)
+    return heads_array(selection.rank_heads(scores)) if scores else None
 
 
-def _numbers(order: np.ndarray | None, kinds: list[tuple[str, int, int]]) -> list[int] | None:
+def _numbers(order: np.ndarray | None) -> list[int] | None:
+    """The number of each head of a complete order: its place by kind, layer and head."""
     if order is None:
         return None
-    start, starts = 0, {}
-    for kind, layers, heads in kinds:
-        starts[kind] = (start, heads)
-        start += layers * heads
-    numbers = []
-    for head in order.tolist():
-        kind = "self" if len(head) == 2 else KINDS[head[0]]
-        offset, width = starts[kind]
-        numbers.append(offset + head[-2] * width + head[-1])
-    return numbers
+    return np.unique(order, axis=0, return_inverse=True)[1].ravel().tolist()

@@ -13,7 +13,7 @@ from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.pages.frames import frame
 from headprune_lib.replication.pages.tables.verdicts import named
 from headprune_lib.replication.paths import models_root
-from headprune_lib.replication.store import Part, Result
+from headprune_lib.replication.store import OUTCOMES, Part, Result
 from headprune_lib.replication.titles import machine, spelled
 
 FILE = "data/results.csv"
@@ -75,7 +75,7 @@ def _estimates(result: Result) -> Iterator[dict[str, Any]]:
 
 def _quantities(columns: Sequence[str]) -> list[tuple[str, str | None, str | None]]:
     """The column of each value, and those of its interval's ends or None."""
-    quantities: list[tuple[str, str | None, str | None]] = []
+    quantities = []
     for low in columns:
         if not low.endswith("interval_low"):
             continue
@@ -111,10 +111,7 @@ def _place(row: Mapping[str, Any]) -> str:
 def searched_html(table: pd.DataFrame, name: str, caption: str, file: str) -> str:
     """The first rows of a table, and the rest as data for ``site.js``, which searches all of them.
 
-    Args:
-        name: its anchor.
-        caption: what it shows, as HTML.
-        file: path of the whole table as CSV, relative to the site's first page.
+    ``name`` is its anchor; ``file`` the path of its CSV, relative to the site's first page.
     """
     cells = table.map(_cell).to_numpy().tolist()
     head = "".join(f'<th scope="col">{html.escape(str(column))}</th>' for column in table)
@@ -142,73 +139,68 @@ def _row(cells: Sequence[str]) -> str:
 
 # --- the runs: when, where, how long, with which versions, and whether weights are checked here -------
 
-_WITHOUT = ("task", "model")  # the row has them already
-
 
 def status_table(results: Iterable[Result]) -> pd.DataFrame:
     """One row per measurement run; parts that were measured together share a row."""
-    committed = committed_weights()
-    rows = [row for result in results for row in rows_of(result, committed)]
+    committed = {file_sha256(path) for path in models_root().glob("*.safetensors")}
+    rows = [row for result in results for row in _runs(result, committed)]
     return pd.DataFrame(rows).sort_values("measured", ascending=False, kind="stable")
 
 
-def rows_of(result: Result, committed: frozenset[str]) -> Iterator[dict[str, str]]:
+def _runs(result: Result, committed: set[str]) -> Iterator[dict[str, str]]:
     """Yield one row for each set of a result's parts that were measured together.
 
-    Args:
-        committed: SHA-256 of the weights that are committed.
+    ``committed`` has the SHA-256 of the weights that are committed.
     """
-    together: dict[tuple, list[tuple[str, Part]]] = {}
+    together: dict[tuple, dict[str, Part]] = {}
     for name, part in result.parts.items():
-        measured = part.provenance
-        key = (measured["date"], measured["seconds"], checked(part, committed))
-        together.setdefault(key, []).append((name, part))
-    for (date, seconds, quantities), parts in together.items():
-        measured = parts[0][1].provenance
-        packages = measured["packages"]
+        run = (part.provenance["date"], part.provenance["seconds"], _checked(part, committed))
+        together.setdefault(run, {})[name] = part
+    for (date, seconds, checked), parts in together.items():
+        measured = next(iter(parts.values())).provenance
+        packages = {"Python": measured["python"], **measured["packages"]}
         yield {
             "result": named(result).replace("_", " "),
             "measured": date[:10],
             "machine": machine(measured["hardware"]),
             "minutes": f"{seconds / 60:.1f}",
-            "versions": f"Python {measured['python']}, torch {packages['torch']}, "
-            f"transformers {packages['transformers']}",
-            "checked": quantities,
-            "signature": signature_line(parts),
+            "versions": ", ".join(
+                f"{name} {packages[name]}" for name in ("Python", "torch", "transformers")
+            ),
+            "checked": checked,
+            "signature": _signature(parts),
         }
 
 
-def signature_line(parts: list[tuple[str, Part]]) -> str:
+def _signature(parts: Mapping[str, Part]) -> str:
     """The dependencies of parts measured together, ``key:value`` separated by bars.
 
     The last entry is the start of each signature's digest, which covers parameters, text, weights
-    and training recipes.
+    and training recipes. Task and model, which the row has already, are left out.
     """
-    _, first = parts[0]
-    names = [name for name, _ in parts]
-    words = [] if names == ["outcomes"] else [f"parts:{','.join(names)}"]
-    for name, value in {**first.signature["parameters"], **first.signature["own"]}.items():
-        if name not in (*_WITHOUT, "order", "needs") and value is not None:
+    first = next(iter(parts.values())).signature
+    words = [] if [*parts] == [OUTCOMES] else [f"parts:{','.join(parts)}"]
+    for name, value in {**first["parameters"], **first["own"]}.items():
+        if name not in ("task", "model", "order", "needs") and value is not None:
             words.append(f"{name}:{_short(value)}")
-    seeds = sorted({run["seed"] for _, part in parts for run in part.runs if "seed" in run})
-    words += [f"seeds:{_short(seeds)}"] if seeds else []
-    words.append(f"version:{first.signature['measurement']}")
-    words.append("sha256:" + ",".join(part.signature["digest"][:8] for _, part in parts))
+    runs = [run for part in parts.values() for run in part.runs]
+    if seeds := sorted({run["seed"] for run in runs if "seed" in run}):
+        words.append(f"seeds:{_short(seeds)}")
+    words.append(f"version:{first['measurement']}")
+    words.append("sha256:" + ",".join(part.signature["digest"][:8] for part in parts.values()))
     return "|".join(words)
 
 
 def _short(value: Any) -> str:
     if isinstance(value, dict):
-        return "+".join(
-            f"{name}={_short(part)}" for name, part in value.items() if part is not None
-        )
+        return "+".join(f"{key}={_short(one)}" for key, one in value.items() if one is not None)
     if isinstance(value, list):
         every = [_short(part) for part in value]
         return ",".join(every) if len(every) <= 5 else f"{every[0]}..{every[-1]}({len(every)})"
     return str(value)
 
 
-def checked(part: Part, committed: frozenset[str]) -> str:
+def _checked(part: Part, committed: set[str]) -> str:
     """Whether weights are committed, or of how many trainings: test runs measure those again."""
     weights = {run["weights_sha256"] for run in part.runs if "weights_sha256" in run}
     held = len(weights & committed)
@@ -217,8 +209,3 @@ def checked(part: Part, committed: frozenset[str]) -> str:
     if held == len(weights):
         return "yes"
     return f"{held} of {len(weights)} trainings" if held else "no: weights not committed"
-
-
-def committed_weights() -> frozenset[str]:
-    """SHA-256 of every committed file of weights."""
-    return frozenset(file_sha256(path) for path in models_root().glob("*.safetensors"))

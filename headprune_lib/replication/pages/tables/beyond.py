@@ -48,19 +48,13 @@ class Grid:
 
 
 def grid(lab: str, task: str, what: str = "effects", kind: str = "self") -> Grid:
-    """Return one grid from the project's copy of the reproductions' numbers.
+    """One grid of a laboratory, ``"Silent-Zebra"`` or ``"ljj7975"``; KeyError if there is none.
 
-    Args:
-        lab: owner of the repository, ``"Silent-Zebra"`` or ``"ljj7975"``.
-        task: such as ``"MNLI"`` or ``"WMT en-fr"``.
-        what: ``"effects"`` of single cuts, or ``"all_but_one"``.
-        kind: kind of attention.
-
-    Raises:
-        KeyError: there is no such grid.
+    ``what`` is ``"effects"`` of single cuts, or ``"all_but_one"``.
     """
+    asked = (lab, task, what, kind)
     for entry in independent_grids():
-        if (entry["lab"], entry["task"], entry["what"], entry["kind"]) == (lab, task, what, kind):
+        if tuple(entry[name] for name in ("lab", "task", "what", "kind")) == asked:
             p = entry.get("p")
             return Grid(lab, task, kind, np.array(entry["values"]), p and np.array(p))
     raise KeyError(f"no grid of {what} by {lab} on {task}, kind {kind}")
@@ -246,11 +240,7 @@ def pairs_of_tasks(curves: Mapping[str, Result]) -> list[Pair]:
 
 
 def passes_of_criteria(path: Path) -> dict[str, float]:
-    """Criterion -> cost of its scores, in forward passes over the same text.
-
-    Args:
-        path: the file of ``headprune bench criteria``; without it the result is empty.
-    """
+    """Criterion -> cost of its scores in forward passes, as ``headprune bench criteria`` stored it."""
     rows = [row for run in read_runs(path)[:1] for row in run["rows"]]
     return {row["what"].removeprefix(SCORES_BY): row["ratio"] for row in rows}
 
@@ -333,28 +323,21 @@ def between_trainings(order: str, stability: Result, agreement: Result | None) -
 
 
 def leads_table(values: Mapping[str, Any], metric: str = "accuracy") -> pd.DataFrame:
-    """One row per order, share and way of training: its lead over random orders.
-
-    Args:
-        values: the values of ``recovery``.
-        metric: the metric of that result.
-    """
+    """One row per order, share and way of training in ``recovery``: its lead over random orders."""
     unit = {"accuracy": "points", "BLEU": "BLEU"}[metric]
+
+    def text(change: Mapping[str, Any], form: str = ".2f", scale: float = 100) -> str:
+        return signed(change["difference"], change["interval"], form, scale)
+
     return pd.DataFrame(
         [
             {
                 "order": order_title(lead["order"]),
                 "removed": f"{lead['share']:.0%}",
                 "trained": lead["way"],
-                **{
-                    f"lead {when} ({unit})": points(
-                        lead[when]["difference"], lead[when]["interval"]
-                    )
-                    for when in ("before", "after")
-                },
-                "loss minus random's, after (nats)": signed(
-                    lead["loss_after"]["difference"], lead["loss_after"]["interval"], ".3f"
-                ),
+                f"lead before ({unit})": text(lead["before"]),
+                f"lead after ({unit})": text(lead["after"]),
+                "loss minus random's, after (nats)": text(lead["loss_after"], ".3f", 1),
             }
             for lead in values["leads"]
         ]
@@ -362,11 +345,7 @@ def leads_table(values: Mapping[str, Any], metric: str = "accuracy") -> pd.DataF
 
 
 def language_answers(curves: Mapping[str, Result], heads: Mapping[str, Result]) -> pd.DataFrame:
-    """One row per question and text: the finding, and the answer by the rule.
-
-    Args:
-        curves: name -> result of ``language_curve``; heads: of ``language_heads``.
-    """
+    """One row per question and text: the finding, and the answer by the rule."""
     rows = []
     question = f"{questions.LANGUAGE_SHARE:.0%} of the heads together, in the paper's order"
     for result in curves.values():

@@ -6,7 +6,7 @@ import base64
 import html
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -96,37 +96,23 @@ def as_html(
     shown[first] = [f"<strong>{cell}</strong>" if cell in CLAIMS else cell for cell in shown[first]]
     shown = shown.set_index(first).rename_axis(index=None, columns=first or "no.")
     classes = ["sortable", *(["prose"] if prose else [])]
-    markup = shown.to_html(escape=False, border=0, classes=classes)
-    return framed(_scoped(markup), name, caption, table if csv is None else csv)
+    head, body = shown.to_html(escape=False, border=0, classes=classes).split("</thead>")
+    head, body = head.replace("<th>", '<th scope="col">'), body.replace("<th>", '<th scope="row">')
+    return framed(f"{head}</thead>{body}", name, caption, table if csv is None else csv)
 
 
 def framed(markup: str, name: str, caption: str, values: pd.DataFrame) -> str:
     """A ``<table>`` with its caption, in a frame that scrolls sideways when it is too narrow."""
     if not name:
         return f'<div class="table-frame">{markup}</div>'
+    content = base64.b64encode(values.to_csv(index=False).encode()).decode()
     words = (
-        f'<caption><span class="words"><strong>{name}.</strong> {caption} '
-        f"{_csv_link(name, values)}</span></caption>"
+        f'<caption><span class="words"><strong>{name}.</strong> {caption} <a class="csv" '
+        f'download="{anchor(name)}.csv" href="data:text/csv;base64,{content}">'
+        f"CSV<span class='heard'> of {name}</span></a></span></caption>"
     )
     start, rest = re.split(r"(?<=>)", markup, maxsplit=1)
     return f'<div class="table-frame" id="{anchor(name)}">{start}{words}{rest}</div>'
-
-
-def _csv_link(name: str, values: pd.DataFrame) -> str:
-    content = base64.b64encode(values.to_csv(index=False).encode()).decode()
-    return (
-        f'<a class="csv" download="{anchor(name)}.csv" href="data:text/csv;base64,{content}">'
-        f"CSV<span class='heard'> of {name}</span></a>"
-    )
-
-
-def _scoped(markup: str) -> str:
-    head, body = markup.split("</thead>")
-    return (
-        head.replace("<th>", '<th scope="col">')
-        + "</thead>"
-        + body.replace("<th>", '<th scope="row">')
-    )
 
 
 def verdict_html(word: str) -> str:
@@ -142,9 +128,7 @@ def _cell(cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
     # an interval stays on one line
-    return _INTERVAL.sub(
-        lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), html.escape(cell)
-    )
+    return _INTERVAL.sub(lambda found: found[0].replace(" ", "\u00a0"), html.escape(cell))
 
 
 _STEPS = {"BLEU": (0.1, 0.3, 1.0), "points": (0.25, 0.5, 1.0)}
@@ -155,11 +139,11 @@ SIGNIFICANT = "p < 0.01"
 
 @dataclass(frozen=True)
 class Block:
-    """One grid: named rows of changes, and the significant cells as (row, column)."""
+    """One grid of changes, NaN where there is no cell, and the (row, column) that are significant."""
 
     title: str
-    rows: Mapping[str, Sequence[float]]
-    significant: Collection[tuple[int, int]] = field(default_factory=set)
+    changes: pd.DataFrame
+    significant: Collection[tuple[Any, Any]] = ()
 
 
 def grid_html(
@@ -167,56 +151,42 @@ def grid_html(
 ) -> HTML:
     """Stacked grids with the same columns; significant cells are outlined.
 
-    Args:
-        name: number of the table on the page.
-        caption: what it shows, as HTML.
-        blocks: the grids.
-        unit: ``"BLEU"`` or ``"points"``.
-        column: what a column is, such as ``"head"``.
-        row: what a row is, such as ``"layer"``.
+    ``unit`` is ``"BLEU"`` or ``"points"``; ``column`` and ``row`` say what they are, as ``"head"``.
     """
-    width = max(len(values) for block in blocks for values in block.rows.values())
-    taken: list[tuple[Any, ...]] = []
-    shown: list[tuple[str, dict[str, list[str]]]] = []
+    columns = max((block.changes.columns for block in blocks), key=len)
+    shown, lines = [], []
     for block in blocks:
-        rows = {}
-        for i, (label, values) in enumerate(block.rows.items()):
-            cells = [(value, (i, j) in block.significant) for j, value in enumerate(values)]
-            rows[label] = [_change_cell(*cell, _STEPS[unit]) for cell in cells]
-            rows[label] += ["<td></td>"] * (width - len(cells))
-            taken += [(block.title, label, j, *cell) for j, cell in enumerate(cells, start=1)]
-        shown.append((block.title, rows))
-    csv = pd.DataFrame(taken, columns=["of", row, column, f"change ({unit})", SIGNIFICANT])
-    markup = blocks_html(f"{row} \\ {column}", column, range(1, width + 1), shown)
+        changes = block.changes.reindex(columns=columns)
+        cells = changes.astype(object)
+        for place, change in changes.stack().dropna().items():
+            significant = place in block.significant
+            cells.loc[place] = _change_cell(change, significant, _STEPS[unit])
+            lines.append((block.title, *place, change, significant))
+        shown.append((block.title, cells.fillna("<td></td>")))
+    csv = pd.DataFrame(lines, columns=["of", row, column, f"change ({unit})", SIGNIFICANT])
+    markup = blocks_html(f"{row} \\ {column}", column, columns, shown)
     return HTML(framed(markup, name, caption, csv))
 
 
 def blocks_html(
-    corner: str,
-    heard: str,
-    columns: Sequence[Any],
-    blocks: Iterable[tuple[str, Mapping[str, Sequence[str]]]],
+    corner: str, heard: str, columns: Iterable[Any], blocks: Iterable[tuple[str, pd.DataFrame]]
 ) -> str:
-    """A ``<table>`` of stacked blocks, each with rows of cells under the same columns.
+    """A ``<table>`` of stacked blocks, each a title and rows of ``<td>`` cells.
 
-    Args:
-        corner: header above the names of the rows.
-        heard: text that screen readers say before the name of a column.
-        columns: names of the columns.
-        blocks: title of each block, and name of a row -> its ``<td>`` cells.
+    ``corner`` heads the names of the rows; screen readers say ``heard`` before that of a column.
     """
     heads = "".join(
         f'<th scope="col"><span class="heard">{heard} </span>{column}</th>' for column in columns
     )
     bodies = "".join(
-        f'<tbody><tr><th class="block" scope="rowgroup" colspan="{len(columns) + 1}">'
+        f'<tbody><tr><th class="block" scope="rowgroup" colspan="{cells.shape[1] + 1}">'
         f"{html.escape(title)}</th></tr>"
         + "".join(
-            f'<tr><th scope="row">{html.escape(label)}</th>{"".join(cells)}</tr>'
-            for label, cells in rows.items()
+            f'<tr><th scope="row">{html.escape(str(label))}</th>{"".join(row)}</tr>'
+            for label, row in cells.iterrows()
         )
         + "</tbody>"
-        for title, rows in blocks
+        for title, cells in blocks
     )
     head = f'<thead><tr><th scope="col">{corner}</th>{heads}</tr></thead>'
     return f'<table class="grid">{head}{bodies}</table>'
@@ -225,9 +195,8 @@ def blocks_html(
 def _change_cell(value: float, significant: bool, steps: Sequence[float]) -> str:
     strength = sum(abs(value) >= step for step in steps)
     colour = f"{'loss' if value < 0 else 'gain'}-{strength}" if strength else "level"
-    heard = (
-        f'<span class="heard"> {SIGNIFICANT.replace("<", "below")}</span>' if significant else ""
-    )
     shown = with_minus(f"{round(value, 2) + 0.0:.2f}")
-    marks = f"{colour} significant" if significant else colour
-    return f'<td class="{marks}">{shown}{heard}</td>'
+    if not significant:
+        return f'<td class="{colour}">{shown}</td>'
+    heard = f'<span class="heard"> {SIGNIFICANT.replace("<", "below")}</span>'
+    return f'<td class="{colour} significant">{shown}{heard}</td>'

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from IPython.display import HTML
 
@@ -37,17 +35,11 @@ def heads_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
     published = paper("table1")
     theirs = Block(
         f"the paper: WMT en-fr, newstest2013, uncut {published['base_bleu']} BLEU",
-        {str(layer): row for layer, row in enumerate(published["delta_bleu"], start=1)},
-        {(layer - 1, head - 1) for layer, head in published["significant"]},
+        _from_one(dict(enumerate(published["delta_bleu"], start=1))),
+        {*map(tuple, published["significant"])},
     )
-
-    def of_heads(title: str, heads: pd.DataFrame, change: str = "delta") -> Block:
-        by_layer = heads.query("kind == 'enc-enc'").pivot(index="layer", columns="head")
-        rows = {str(layer + 1): list(row) for layer, row in by_layer[change].iterrows()}
-        return Block(title, rows, _where_true(by_layer["p_paper"] < ALPHA))
-
-    blocks = [theirs, *_ours(shown, "heads", of_heads)]
-    return grid_html(name, caption, blocks, "BLEU", "head", "layer")
+    ours = _ours(shown, "heads", ["layer", "head"], "p_paper")
+    return grid_html(name, caption, [theirs, *ours], "BLEU", "head", "layer")
 
 
 def kinds_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: str) -> HTML:
@@ -55,57 +47,52 @@ def kinds_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: s
     published = paper(artifact)
     theirs = Block(
         f"the paper: WMT en-fr, {'newstest2013' if artifact == 'table2' else 'newstest2014'}",
-        {kind: published[kind]["delta_bleu"] for kind in KINDS},
-        {
-            (i, layer - 1)
-            for i, kind in enumerate(KINDS)
-            for layer in published[kind]["significant"]
-        },
+        _from_one({kind: published[kind]["delta_bleu"] for kind in KINDS}),
+        {(kind, layer) for kind in KINDS for layer in published[kind]["significant"]},
     )
-
-    def of_layers(title: str, layers: pd.DataFrame, change: str = "delta") -> Block:
-        by_kind = layers.pivot(index="kind", columns="layer").loc[list(KINDS)]
-        rows = {kind: row.dropna().tolist() for kind, row in by_kind[change].iterrows()}
-        return Block(title, rows, _where_true(by_kind["p"] < ALPHA))
-
-    blocks = [theirs, *_ours(shown, "layers", of_layers)]
-    return grid_html(name, caption, blocks, "BLEU", "layer", "kind")
+    ours = _ours(shown, "layers", ["kind", "layer"], "p")
+    return grid_html(name, caption, [theirs, *ours], "BLEU", "layer", "kind")
 
 
-def _where_true(cells: pd.DataFrame) -> set[tuple[int, int]]:
-    return {(int(i), int(j)) for i, j in np.argwhere(cells.to_numpy())}
+def _from_one(rows: Mapping[Any, Sequence[float]]) -> pd.DataFrame:
+    """Changes by the name of their row, the columns counted from 1."""
+    return pd.DataFrame.from_dict(rows, orient="index").rename(columns=lambda column: column + 1)
 
 
-def _ours(shown: Mapping[str, Result], cut: str, block: Callable[..., Block]) -> Iterator[Block]:
+def _ours(shown: Mapping[str, Result], cut: str, place: list[str], p: str) -> Iterator[Block]:
     """Yield a block per result, and one of sacrebleu's changes where BLEU is not sacrebleu's own.
 
-    Args:
-        cut: what was cut, ``"heads"`` or ``"layers"``.
-        block: makes a block from a title, the cuts, and the column of their change of BLEU.
+    ``cut`` is ``"heads"``, of which the encoder's are shown, or ``"layers"``; ``place`` names a row
+    and a column.
     """
     for label, result in shown.items():
-        changes, baseline = pd.DataFrame(result.values[cut]), result.values["baseline"]
+        cuts, baseline = pd.DataFrame(result.values[cut]), result.values["baseline"]
+        cuts["layer"] += 1
+        cuts["head"] += 1
+        if cut == "heads":
+            cuts = cuts[cuts.kind == "enc-enc"]
+        significant = {*cuts.loc[cuts[p] < ALPHA, place].itertuples(index=False, name=None)}
+        grids = cuts.pivot(index=place[0], columns=place[1]).reindex(cuts[place[0]].unique())
         score = f"{baseline['bleu']:.2f} BLEU"
         if "sacrebleu" in baseline:
             score += f" of Moses’ tokens, {baseline['sacrebleu']:.2f} as sacrebleu takes it"
-        yield block(f"here: {label}, {result.n_examples:,} test texts, uncut {score}", changes)
-        if "delta_sacrebleu" in changes:
-            title = (
-                "the same as sacrebleu takes BLEU, of the text without Moses’ tokens; not tested"
-            )
-            yield replace(block(title, changes, "delta_sacrebleu"), significant=())
+        title = f"here: {label}, {result.n_examples:,} test texts, uncut {score}"
+        yield Block(title, grids["delta"], significant)
+        if "delta_sacrebleu" in cuts:
+            title = "the same as sacrebleu takes BLEU, of the text without Moses’ tokens"
+            yield Block(f"{title}; not tested", grids["delta_sacrebleu"])
 
 
 def layers_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: str) -> HTML:
     """Tables 3 and 6: the change of accuracy with each layer reduced to its best head."""
-    published = paper(artifact)["delta_accuracy_percent"]
-    rows = {"the paper: BERT-base, MNLI": published}
-    significant = {(0, layer - 1) for layer in paper(artifact)["significant"]}
-    for i, (label, result) in enumerate(shown.items(), start=1):
+    published, theirs = paper(artifact), "the paper: BERT-base, MNLI"
+    rows = {theirs: published["delta_accuracy_percent"]}
+    significant = {(theirs, layer) for layer in published["significant"]}
+    for label, result in shown.items():
         layers = result.values["layers"]
         rows[label] = [100 * row["delta"] for row in layers]
-        significant |= {(i, row["layer"]) for row in layers if row["p"] < ALPHA}
-    block = Block("change of accuracy in points", rows, significant)
+        significant |= {(label, row["layer"] + 1) for row in layers if row["p"] < ALPHA}
+    block = Block("change of accuracy in points", _from_one(rows), significant)
     return grid_html(name, caption, [block], "points", "layer", "model, task")
 
 
@@ -217,16 +204,15 @@ def orders_table(shown: Mapping[str, Result]) -> pd.DataFrame:
     for name, result in shown.items():
         change = signed if result.metric == "BLEU" else points
         areas = result.values["early_area_differences"]
-        if not areas.keys() & _AGAINST.keys():
-            continue
         gains = {
             title: change(areas[order]["difference"], areas[order]["interval"])
-            for order, title in _AGAINST.items()
             if order in areas
+            else "–"
+            for order, title in _AGAINST.items()
         }
-        row = judge(result, "C8")
-        words = both_words(row) if row else {}
-        rows.append({"model and task": name, **dict.fromkeys(_AGAINST.values()), **gains, **words})
+        if areas.keys() & _AGAINST.keys():
+            row = judge(result, "C8")
+            rows.append({"model and task": name, **gains, **(both_words(row) if row else {})})
     return pd.DataFrame(rows).fillna("–")
 
 
@@ -335,11 +321,7 @@ def _met(row: dict) -> str:
 def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
     """Table 4 in the paper's form: a column per batch size, a block per model, the paper's first.
 
-    Args:
-        shown: name -> result of Table 4; the block with random weights of BERT-base's shape is the
-            last one that was timed on a machine.
-        name: number of the table on the page.
-        caption: what it shows, as HTML.
+    BERT-base's shape with random weights has a block per machine, as it was timed there last.
     """
     published = paper("table4")
     pairs = [published[which] for which in ("original", "pruned50")]
@@ -357,28 +339,24 @@ def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
             row["batch_size"]: row for row in result.values[model]["speed"]
         }
     sizes = sorted({size for block in blocks.values() for size in block})
-    shown_blocks, csv_rows = [], []
-    for title, block in blocks.items():
-        rows = {
-            label: [_speed(block.get(size), which) for size in sizes]
-            for which, label in enumerate(("all heads", "half removed", "times as fast"))
-        }
-        tagged = {label: [f"<td>{cell}</td>" for cell in cells] for label, cells in rows.items()}
-        shown_blocks.append((title, tagged))
-        csv_rows += [
-            {"model": title, "": label, **dict(zip(sizes, cells, strict=True))}
-            for label, cells in rows.items()
-        ]
-    markup = blocks_html("batch size", "batch of", sizes, shown_blocks)
-    return HTML(framed(markup, name, caption, pd.DataFrame(csv_rows)))
+    tables = {
+        title: pd.DataFrame(
+            {size: _speeds(block.get(size)) for size in sizes},
+            index=["all heads", "half removed", "times as fast"],
+        )
+        for title, block in blocks.items()
+    }
+    cells = [(title, table.map("<td>{}</td>".format)) for title, table in tables.items()]
+    markup = blocks_html("batch size", "batch of", sizes, cells)
+    csv = pd.concat(tables, names=["model", ""]).reset_index()
+    return HTML(framed(markup, name, caption, csv))
 
 
-def _speed(found: Mapping[str, Any] | None, which: int) -> str:
-    """A cell: examples per second with all or half of the heads, or the ratio of the two."""
-    if found is None:
-        return "–"
-    if which < 2:
-        return f"{found['mean'][which]:.1f} ± {found['sd'][which]:.1f}"
-    if "ratio" in found:
-        return estimate(found["ratio"], found["interval"])
-    return f"{found['mean'][1] / found['mean'][0]:.2f}"
+def _speeds(row: Mapping[str, Any] | None) -> list[str]:
+    """Examples per second with all heads and with half of them, and the ratio of the two."""
+    if row is None:
+        return ["–"] * 3
+    whole, half = row["mean"]
+    speeds = [f"{mean:.1f} ± {sd:.1f}" for mean, sd in zip(row["mean"], row["sd"], strict=True)]
+    ratio = estimate(row["ratio"], row["interval"]) if "ratio" in row else f"{half / whole:.2f}"
+    return [*speeds, ratio]

@@ -64,8 +64,8 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
 
 def others_table(rows: Iterable[Row]) -> pd.DataFrame:
     """One row per curve of the paper's models measured by others: both verdicts; none counts."""
-    left_out = ["counts", "power", "smallest effect", "data"]
-    return rows_table(rows).drop(columns=left_out, errors="ignore")
+    columns = ["claim", "where", "measured", "paper's criterion", "ours"]
+    return rows_table(rows).reindex(columns=columns)
 
 
 _ITSELF = "the claim"
@@ -78,11 +78,8 @@ def changed_table() -> pd.DataFrame:
 
     A dash marks a result that did not exist, or that counts together with another.
     """
-    return _words_table(
-        stored_words("second_rules"),
-        stored_words("third_rules"),
-        ["second rules", "counted", "third rules", "counts"],
-    )
+    columns = ["second rules", "counted", "third rules", "counts"]
+    return _words_table(stored_words("second_rules"), stored_words("third_rules"), columns)
 
 
 def new_data_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
@@ -92,8 +89,8 @@ def new_data_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
     """
     columns = ["27 November 2026", "counted", "now", "counts"]
     table = _words_table(stored_words("third_rules"), _words(verdicts), columns)
-    (was, counted), (now, counts) = table[columns[:2]].to_numpy().T, table[columns[2:]].to_numpy().T
-    changed = table[(was != now) | (counted != counts) | (table["where"] == _ITSELF)]
+    before, now = table[columns[:2]].to_numpy(), table[columns[2:]].to_numpy()
+    changed = table[(before != now).any(1) | (table["where"] == _ITSELF)]
     changed.attrs["prose"] = True  # aligned as the table before it, which has long names
     return changed
 
@@ -151,8 +148,8 @@ def again_table(results: Sequence[Result]) -> pd.DataFrame:
         rows.append(
             {
                 "result": named(result),
-                "command": _folded(list(dict.fromkeys(command for command, _, _ in runs))),
-                "minutes": f"{sum(seconds for _, _, seconds in runs) / 60:.0f}",
+                "command": _folded(list(dict.fromkeys(runs.values()))),
+                "minutes": f"{sum(seconds for _, seconds in runs) / 60:.0f}",
                 "measured": _where(result),
                 "values": Markup(f'<a href="{path}.json">JSON</a> <a href="{path}.csv">CSV</a>'),
             }
@@ -188,11 +185,9 @@ def named(result: Result) -> str:
     return f"{as_in_the_paper(artifact)}: {BERT_SHAPE if of_shape else setting(result)}"
 
 
-def _runs(result: Result) -> list[tuple[str, str, float]]:
-    """Command, date and seconds of every run behind a result; parts of one run are listed once."""
-    provenances = (part.provenance for part in result.parts.values())
-    runs = (
-        (run["command"].replace(" --profile default", ""), run["date"], run["seconds"])
-        for run in provenances
-    )
-    return list(dict.fromkeys(runs))
+def _runs(result: Result) -> dict[tuple[str, float], str]:
+    """Date and seconds of every run behind a result -> its command."""
+    return {
+        (run["date"], run["seconds"]): run["command"].replace(" --profile default", "")
+        for run in (part.provenance for part in result.parts.values())
+    }

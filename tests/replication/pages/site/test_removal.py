@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from headprune_lib.replication import store
+from headprune_lib.replication import measurements, store
 from headprune_lib.replication.pages.site.removal import MEASURED, removal_data
 from headprune_lib.replication.store import Key
 
 
 @pytest.fixture(scope="module")
 def data():
-    return removal_data()
+    return removal_data(measurements.found(*MEASURED))
 
 
 def test_every_stored_curve_is_there_with_its_scores_and_every_head_once(data):
