@@ -12,7 +12,6 @@ from safetensors import SafetensorError, safe_open
 
 from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.lazy import safetensors_torch, torch
-from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.store.files import replace_files, set_aside
 
 BFLOAT16 = "bfloat16 autocast"
@@ -57,21 +56,18 @@ def save_trained(model: torch.nn.Module, path: Path, recipe: dict) -> None:
 
 
 def write_weights(weights: dict[str, torch.Tensor], path: Path, recipe: dict) -> None:
-    """Write tensors, rounded to float16, with their recipe; all or nothing.
+    """Write tensors, rounded to float16, with their recipe and, beside them, their SHA-256.
 
-    Beside them goes their SHA-256, unless they are committed: git knows those.
+    All is written or nothing.
     """
     weights = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items()}
     # a single entry of metadata: the order of several differs between processes
     content = safetensors_torch.save(weights, {"recipe": json.dumps(recipe, sort_keys=True)})
-    files = {path: content}
-    if path.parent != models_root():
-        files[_noted(path)] = f"{hashlib.sha256(content).hexdigest()}\n".encode()
-    replace_files(files)
+    replace_files({path: content, _noted(path): f"{hashlib.sha256(content).hexdigest()}\n".encode()})
 
 
 def _noted(path: Path) -> Path:
-    """The file beside cached weights with the SHA-256 that they were written with."""
+    """The file beside weights with the SHA-256 that they were written with."""
     return path.with_name(f"{path.name}.sha256")
 
 

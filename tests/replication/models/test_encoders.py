@@ -136,7 +136,7 @@ def test_only_what_was_trained_is_stored_rounded_and_found_again(profile):
     assert not torch.equal(stored[words], frozen)
 
 
-def test_a_flipped_byte_in_cached_weights_is_noticed_and_they_are_trained_again(profile):
+def test_a_flipped_byte_in_weights_is_noticed_and_they_are_trained_again(profile, tmp_path):
     before = finetuned(profile).state_dict()
     path = weights_path("tiny", recipe(profile, 1))
     whole = path.read_bytes()
@@ -147,7 +147,14 @@ def test_a_flipped_byte_in_cached_weights_is_noticed_and_they_are_trained_again(
         with pytest.warns(UserWarning, match=r"cannot be used \(its SHA-256 .* was set aside as"):
             assert same(finetuned(profile), before)
     assert path.read_bytes() == whole and len([*path.parent.glob("*.safetensors.damaged-*")]) == 2
-    path.with_name(f"{path.name}.sha256").unlink()  # as of weights that were trained earlier
+    committed = tmp_path / "committed" / "synthetic-tiny-seed1.safetensors"
+    committed.parent.mkdir()
+    noted, noted_there = (each.with_name(f"{each.name}.sha256") for each in (path, committed))
+    noted_there.write_text(noted.read_text())
+    committed.write_bytes(content)
+    with pytest.warns(UserWarning, match=r"committed/.* \(its SHA-256 .* was set aside as"):
+        assert same(finetuned(profile), before)
+    noted.unlink()  # as of weights that were trained earlier
     assert same(finetuned(profile), before)
 
 
