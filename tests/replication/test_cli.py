@@ -358,6 +358,15 @@ def test_the_command_that_is_noted_asks_for_the_same_again(
     assert again == [(told, wanted)]
 
 
+def test_a_quick_run_notes_no_value_that_it_does_not_depend_on():
+    request = measurements.find_artifact(
+        "which_first", load_profile("smoke", n_examples=20, speed={"share": 0.3}), None, None
+    )
+    quick, depends, left_out = request.as_asked()
+    assert depends and left_out and quick.profile != request.profile
+    assert quick.command() == "headprune reproduce which_first --profile smoke --n-examples 20"
+
+
 def some_result():
     part = Part({}, [], {"seconds": 2.0, "date": ""})
     return Result("agreement", "t", "m", "smoke", "t/test", 7, "accuracy", "", {}, "", {"o": part})

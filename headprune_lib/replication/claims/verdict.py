@@ -164,6 +164,11 @@ class Row:
         return self.word != "not run" and not self.why_not
 
     @property
+    def one_way(self) -> bool:
+        """Whether it differs by a rule with too little power to say that it replicates."""
+        return self.word == "differs" and not self.counts and not self.judged.aside
+
+    @property
     def why_not(self) -> str:
         """Why it does not count; empty where it does."""
         if self.word == "not run" or self.judged.aside:
@@ -218,11 +223,7 @@ class Verdict:
     @property
     def one_way(self) -> tuple[Row, ...]:
         """The results that differ by a rule with too little power to say that they replicate."""
-        return tuple(
-            row
-            for row in self.rows
-            if row.word == "differs" and not row.counts and not row.judged.aside
-        )
+        return tuple(row for row in self.rows if row.one_way)
 
     @property
     def met(self) -> tuple[int, int]:

@@ -133,6 +133,10 @@ def test_correlations_of_several_trainings_count_by_their_mean():
     assert judged((first,), (second, (-0.1, 0.6))).word == "undecided"  # one head makes it
     reversed_ = ((ends, (0.2, 0.5), (0.9, 0.8), -0.6) for ends in (first, second))
     assert judged(*reversed_).word == "differs"
+    several = [agreement(first), agreement(second)]
+    assert "within layers 0.10 [" in rules.across(several, 72, "encoder").measured
+    several[1]["loss"]["within"] = {"r": None, "interval": [None, None]}
+    assert "within layers it is not defined" in rules.across(several, 72, "encoder").measured
     perfect = judged(((1.0, 1.0),), ((1.0, 1.0),))
     assert perfect.estimates[0].value == pytest.approx(1)
 
