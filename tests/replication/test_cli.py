@@ -365,6 +365,7 @@ def test_a_quick_run_notes_no_value_that_it_does_not_depend_on():
     quick, depends, left_out = request.as_asked()
     assert depends and left_out and quick.profile != request.profile
     assert quick.command() == "headprune reproduce which_first --profile smoke --n-examples 20"
+    assert (quick.profile.n_selection, quick.profile.n_domain) == (20, 20)
 
 
 def some_result():

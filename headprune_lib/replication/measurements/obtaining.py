@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import re
 import shlex
 import warnings
@@ -387,7 +388,8 @@ class Request(NamedTuple):
         """Restrict a run that asks for fewer test texts than its profile has to what it needs.
 
         If the result depends on the number of texts, it needs only the first training; if not, the
-        stored result is used. Choices on training text use no more texts than are tested.
+        stored result is used. Choices on training text and tests on other domains use no more texts
+        than are tested.
 
         Returns:
             the request, whether the result depends on the requested number, and the trainings that
@@ -410,10 +412,13 @@ class Request(NamedTuple):
             first = dataclasses.replace(profile, translation_seed=first_seed)
         else:
             first = dataclasses.replace(profile, seeds=profile.seeds[:1])
-            if "n_examples" in less and "n_selection" not in profile.given:
-                # as n_verses limits choices too
-                n_selection = min(profile.n_selection, profile.given["n_examples"])
-                first = dataclasses.replace(first, n_selection=n_selection)
+            if "n_examples" in less:  # n_verses limits choices and other domains, too
+                limits = {
+                    name: min(getattr(profile, name) or math.inf, profile.given["n_examples"])
+                    for name in ("n_selection", "n_domain")
+                    if name not in profile.given
+                }
+                first = dataclasses.replace(first, **limits)
         request = self._replace(profile=first)
         left_out = _trainings(self.signatures()) - _trainings(request.signatures())
         return request, True, sorted(left_out)
