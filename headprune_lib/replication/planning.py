@@ -254,7 +254,7 @@ def _as_stored(upcoming: Upcoming, kept: store.Result) -> str:
 
 
 _TIMED: dict[tuple, Probe] = {}
-"""Timings of this process, by model, batch size and device."""
+"""Timings of this process, by profile, model, batch size and device."""
 
 
 def most_seconds(upcoming: Upcoming) -> float | None:
@@ -266,7 +266,7 @@ def most_seconds(upcoming: Upcoming) -> float | None:
         return None
     planned[-1] = dataclasses.replace(planned[-1], state="missing")
     model = profile.model if half == "encoder" else (task, profile.model_of(task))
-    shape = (model, profile.batch_size, profile.device_here)
+    shape = (profile.name, model, profile.batch_size, profile.device_here)
     if shape not in _TIMED:
         here = dataclasses.replace(profile, device=profile.device_here)
         _TIMED[shape] = probes(here, planned, seconds=1.0)[task]

@@ -358,6 +358,14 @@ def test_the_command_that_is_noted_asks_for_the_same_again(
     assert again == [(told, wanted)]
 
 
+@pytest.mark.parametrize(
+    "words", ["one_head --task enfr --seed 1", "agreement --profile smoke --seed 2"]
+)
+def test_a_number_is_an_option_where_another_one_would_matter(words):
+    result = headprune("reproduce", *words.split(), "--dry-run")
+    assert result.exit_code == 0, result.output
+
+
 def test_a_quick_run_notes_no_value_that_it_does_not_depend_on():
     request = measurements.find_artifact(
         "which_first", load_profile("smoke", n_examples=20, speed={"share": 0.3}), None, None

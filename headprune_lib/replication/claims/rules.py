@@ -319,8 +319,9 @@ def kinds(areas: Mapping[str, Record], left: Mapping[str, float | None]) -> Judg
         left: kind -> share of BLEU kept with C4_PAPER_LEFT of its heads left.
     """
     ends = [end for area in areas.values() for end in area["interval"]]
+    trainings = min(area.get("trainings", 1) for area in areas.values())
     if not defined(*left.values(), *ends):
-        return NOTHING_TO_KEEP
+        return replace(NOTHING_TO_KEEP, trainings=trainings)
     minus = [
         Estimate.of(areas[other], "difference", label=f"minus {other}") for other in C4_PAPER_EFFECT
     ]
@@ -336,7 +337,7 @@ def kinds(areas: Mapping[str, Record], left: Mapping[str, float | None]) -> Judg
         all_of([area.power(-effect) for area, effect in effects]),
         f"a difference of {detectable(max(area.error for area in minus)):.3f} in mean share of BLEU kept",
         estimates=minus,
-        trainings=min(area.get("trainings", 1) for area in areas.values()),
+        trainings=trainings,
     )
 
 

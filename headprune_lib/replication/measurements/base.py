@@ -122,6 +122,10 @@ class Constants(SimpleNamespace):
     """The constants of one summary, by name."""
 
 
+def _undeclared(*_: Any) -> dict[str, Any]:
+    raise NotImplementedError("there is no function for the values. Declare one with summary")
+
+
 @dataclass(eq=False)
 class Measurement:
     """One kind of measurement, as :func:`measurement` declares it.
@@ -149,7 +153,9 @@ class Measurement:
     parts: Callable[[Profile, Half, str], tuple[str, ...]]
     own: Callable[[Profile, Half, str], Own]
     texts: Callable[[Profile, Half, str], tuple[str, ...]]
-    summarise: Callable[[Half, Outcomes, Runs, Any], dict[str, Any]] = field(init=False)
+    summarise: Callable[[Half, Outcomes, Runs, Any], dict[str, Any]] = field(
+        default=_undeclared, init=False
+    )
 
     def values_of(self, half: Half, parts: Mapping[str, Part]) -> dict[str, Any]:
         """The summary's values for the outcomes of some parts."""
@@ -223,9 +229,15 @@ def measurement(
 def _given(function: Callable[..., Any], *offered: str) -> Callable[..., Any]:
     """Wrap ``function`` to take all offered arguments and receive those that it names.
 
-    A leading underscore of a name is ignored. Raises ValueError for a name that is not offered.
+    A leading underscore of a name is ignored. Raises TypeError for a name that is not offered.
     """
-    positions = [offered.index(name.lstrip("_")) for name in inspect.signature(function).parameters]
+    names = [name.lstrip("_") for name in inspect.signature(function).parameters]
+    if unknown := sorted({*names} - {*offered}):
+        raise TypeError(
+            f"{function.__name__} has unknown parameters {', '.join(unknown)}. "
+            f"Use some of {', '.join(offered)}"
+        )
+    positions = [offered.index(name) for name in names]
     return lambda *arguments: function(*(arguments[position] for position in positions))
 
 

@@ -437,16 +437,25 @@ def depends(
         ask: returns the request with a profile.
         fields: names such as ``speed.share``.
     """
-    left = profile.given
+    given = left = profile.given
     for name in fields:
         left = without(left, name)
+    others = [left]
+    if {*fields} <= given.keys() and all(type(given[name]) is int for name in fields):
+        # a number may be what the measurement takes anyway: the first training's seed
+        others.append({**given, **{name: given[name] + 1 for name in fields}})
     try:
-        usual, other = (load_profile(profile.name, **values) for values in (profile.given, left))
-        requests = ask(usual), ask(other)
-        first, second = ((request.key, request.signatures()) for request in requests)
+        usual = load_profile(profile.name, **given)
+        first = ask(usual)
+        mine = first.key, first.signatures()
+        for values in others:
+            other = load_profile(profile.name, **values)
+            second = ask(other)
+            if other == usual or mine != (second.key, second.signatures()):
+                return True
     except ValueError:  # nothing can be measured without it
         return True
-    return other == usual or first != second
+    return False
 
 
 def results_folder(profile: Profile) -> Path:

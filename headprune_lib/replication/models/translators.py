@@ -36,6 +36,7 @@ from headprune_lib.replication.models.weights import (
     read_weights,
     save_trained,
     stored_recipe,
+    with_sha256,
     write_weights,
 )
 from headprune_lib.replication.paths import models_root, trained_root
@@ -617,8 +618,10 @@ def publish(profile: Profile, task: str, seed: int, model: str = POST_NORM) -> l
         raise ValueError(f"{model} of {task} can only be stored in the cache. Leave out --publish")
     folder = train(profile, task, seed, model=model)
     target, weights = committed_path(task, model, seed), final_weights(folder, task, recipe, seed)
-    files = dict(zip((target, *_beside(target)), (weights, *_beside(weights)), strict=True))
-    replace_files({path: source.read_bytes() for path, source in files.items()})
+    files = with_sha256(target, weights.read_bytes())
+    for path, source in zip(_beside(target), _beside(weights), strict=True):
+        files[path] = source.read_bytes()
+    replace_files(files)
     return list(files)
 
 

@@ -63,9 +63,12 @@ def write_weights(weights: dict[str, torch.Tensor], path: Path, recipe: dict) ->
     weights = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items()}
     # a single entry of metadata: the order of several differs between processes
     content = safetensors_torch.save(weights, {"recipe": json.dumps(recipe, sort_keys=True)})
-    replace_files(
-        {path: content, _noted(path): f"{hashlib.sha256(content).hexdigest()}\n".encode()}
-    )
+    replace_files(with_sha256(path, content))
+
+
+def with_sha256(path: Path, content: bytes) -> dict[Path, bytes]:
+    """A file of weights and the one beside it with its SHA-256, path -> content."""
+    return {path: content, _noted(path): f"{hashlib.sha256(content).hexdigest()}\n".encode()}
 
 
 def _noted(path: Path) -> Path:

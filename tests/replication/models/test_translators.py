@@ -108,10 +108,17 @@ def test_the_two_models_of_a_task_are_kept_apart_and_what_is_published_is_used(
     assert pre == {**post, "precision": "float32", "shape": {**post["shape"], "norm": "before"}}
     before = {model: load_translator(smoke, "toy", model=model) for model in (POST, PRE)}
     monkeypatch.setenv("HEADPRUNE_MODELS", str(tmp_path))
-    ends = ("curve.json", "safetensors", "spm")
+    ends = ("curve.json", "safetensors", "safetensors.sha256", "spm")
     for model, name in ((POST, "toy-seed1"), (PRE, "toy.pre-norm-seed1")):
         published = publish(smoke, "toy", 1, model)
         assert sorted(path.name for path in published) == [f"{name}.{end}" for end in ends]
+        last = training_folder("toy", 1, model) / "final.safetensors"
+        content = last.read_bytes()
+        last.write_bytes(content[:-2] + bytes(2))  # another training of the same recipe
+        (again, *_) = publish(smoke, "toy", 1, model)
+        assert again.read_bytes() != content and load_translator(smoke, "toy", model=model)
+        last.write_bytes(content)
+        publish(smoke, "toy", 1, model)
     monkeypatch.setattr(translators, "train", None)  # the committed ones
     for model, known in before.items():
         again = load_translator(smoke, "toy", model=model).model.state_dict()

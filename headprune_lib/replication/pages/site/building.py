@@ -62,7 +62,7 @@ def substitutions(app: Any, config: Any) -> None:
 
 def repository() -> str:
     """The address of the code: the workflow's, else that of the git remote; empty if unknown."""
-    if os.environ.get("GITHUB_REPOSITORY"):
+    if os.environ.get("GITHUB_REPOSITORY") and os.environ.get("GITHUB_SERVER_URL"):
         return "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}".format_map(os.environ)
     command = ["git", "-C", str(project_root()), "remote", "get-url", "origin"]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -78,7 +78,7 @@ def _entry(result: Result) -> dict[str, Any]:
                 "mean": [round(scale * score, 3) for score in mean],
                 "interval": ends and [[round(scale * end, 3) for end in pair] for pair in ends],
                 "trainings": trainings,
-                "heads": _numbers(heads_that_go(result, part)),
+                "heads": _numbers(heads_that_go(result, part), kinds),
             }
             for name, part, mean, ends, trainings in _orders(result)
         ],
@@ -146,8 +146,18 @@ def heads_that_go(result: Result, part: str) -> np.ndarray | None:
     return heads_array(selection.rank_heads(scores)) if scores else None
 
 
-def _numbers(order: np.ndarray | None) -> list[int] | None:
-    """The number of each head of a complete order: its place by kind, layer and head."""
+def _numbers(order: np.ndarray | None, grids: list[tuple[str, int, int]]) -> list[int] | None:
+    """The number of each head of an order: its place in the grids, by kind, layer and head."""
     if order is None:
         return None
-    return np.unique(order, axis=0, return_inverse=True)[1].ravel().tolist()
+    places = [
+        (kind, layer, head)
+        for kind, layers, heads in grids
+        for layer in range(layers)
+        for head in range(heads)
+    ]
+    number_of = {place: number for number, place in enumerate(places)}
+    return [
+        number_of[KINDS[kind[0]] if kind else "self", layer, head]
+        for *kind, layer, head in order.tolist()
+    ]
