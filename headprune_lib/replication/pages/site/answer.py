@@ -88,8 +88,8 @@ def tally(verdicts: Sequence[Verdict]) -> str:
         more, count = ("result differs", "does") if several == 1 else ("results differ", "do")
         each = listed([f"{_number(n)} on {claim}" for claim, n in one_way.items()])
         sentences.append(
-            f"{_number(several).capitalize()} more {more} but {count} not count, because their power "
-            f"to find that the claim holds is too low: {each}."
+            f"{_number(several).capitalize()} more {more} but {count} not count, because the "
+            f"rule would seldom say *replicates* there even if the claim held: {each}."
         )
     return " ".join(sentences)
 
