@@ -25,7 +25,7 @@ from headprune_lib.replication.titles import listed, spelled
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _HEADINGS: dict[Word, str] = {
     "replicates": "Replicated",
-    "mixed": "Replicated in part",
+    "mixed": "Mixed",
     "differs": "Not replicated",
     "undecided": "Undecided",
     "not run": "Not run",

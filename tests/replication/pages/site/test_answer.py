@@ -43,7 +43,7 @@ OPEN = [result("C3", "replicates"), result("C3", "undecided"), result("C3", "und
             "2 of 4 encoder results that count replicate (1 differs, 1 mixed), and 1 of 1 translator "
             "results that count replicates",
             "- **Replicated:** most heads can be removed one at a time (C1).\n"
-            "- **Replicated in part:** one head is enough in many layers (C2) and important heads "
+            "- **Mixed:** one head is enough in many layers (C2) and important heads "
             "separate early in training (C5).",
         ),
     ],
