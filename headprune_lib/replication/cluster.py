@@ -106,7 +106,10 @@ class Cluster:
         left, lost = dict(units), 0
         while left:
             client, (sent, shared) = self._client, _pickled(left)
-            kept = {number: client.scatter(each) for number, each in shared.items()}
+            try:
+                kept = {number: client.scatter(each) for number, each in shared.items()}
+            except OSError:  # the worker that was to keep it has just ended
+                sent = {}
             before, submit = len(left), partial(client.submit, retries=_RETRIES, pure=False)
             # Two runs of a measurement name a task alike, so that the scheduler computes it once.
             group = f"{journal.folder}{alone}"

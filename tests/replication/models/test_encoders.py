@@ -136,6 +136,7 @@ def test_only_what_was_trained_is_stored_rounded_and_found_again(profile):
     assert not torch.equal(stored[words], frozen)
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_in_weights_is_noticed_and_they_are_trained_again(profile, tmp_path):
     before = finetuned(profile).state_dict()
     path = weights_path("tiny", recipe(profile, 1))
