@@ -90,6 +90,7 @@ ASKED: dict[str, tuple[int, set[str]]] = {
 }
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_that_is_not_needed():
     code = f"""
 import sys

@@ -181,7 +181,7 @@ def test_what_cannot_be_is_refused_before_anything_is_computed(line, message, el
         "figure1b --set batch_size=7 --set finetuning.epochs=2",
         "figure1b --set steps=10",  # the profile's own
         "figure6b --set stand_ins.cola=synthetic-pairs",
-        "figure5 --set checkpoints.post-norm.shares=[0.3]",
+        pytest.param("figure5 --set checkpoints.post-norm.shares=[0.3]", marks=pytest.mark.slow),
         "language_curve --set language.batch_size=7 --set language.shares=[0.5]",
         "table4 --set speed.repetitions=2",
     ],

@@ -122,6 +122,7 @@ def test_a_killed_finetuning_ends_with_the_same_weights(
 # --- what is stored ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_only_what_was_trained_is_stored_rounded_and_found_again(profile):
     assert (recipe(profile, 1)["frozen"], load_profile("paper").frozen) == ("embeddings", "nothing")
     for own in (profile, dataclasses.replace(profile, frozen="nothing")):
