@@ -118,12 +118,12 @@ class Own:
     finetuning: Finetuning | None = None
 
 
-class Constants(SimpleNamespace):
-    """The constants of one summary, by name."""
-
-
 def _undeclared(*_: Any) -> dict[str, Any]:
     raise NotImplementedError("there is no function for the values. Declare one with summary")
+
+
+class Constants(SimpleNamespace):
+    """The constants of one summary, by name."""
 
 
 @dataclass(eq=False)
@@ -234,7 +234,7 @@ def _given(function: Callable[..., Any], *offered: str) -> Callable[..., Any]:
     names = [name.lstrip("_") for name in inspect.signature(function).parameters]
     if unknown := sorted({*names} - {*offered}):
         raise TypeError(
-            f"{function.__name__} has unknown parameters {', '.join(unknown)}. "
+            f"{function.__qualname__} has unknown parameters {', '.join(unknown)}. "
             f"Use some of {', '.join(offered)}"
         )
     positions = [offered.index(name) for name in names]

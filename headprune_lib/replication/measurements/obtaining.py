@@ -440,22 +440,16 @@ def depends(
     given = left = profile.given
     for name in fields:
         left = without(left, name)
-    others = [left]
+    changed = [left]
     if {*fields} <= given.keys() and all(type(given[name]) is int for name in fields):
         # a number may be what the measurement takes anyway: the first training's seed
-        others.append({**given, **{name: given[name] + 1 for name in fields}})
+        changed.append({**given, **{name: given[name] + 1 for name in fields}})
     try:
-        usual = load_profile(profile.name, **given)
-        first = ask(usual)
-        mine = first.key, first.signatures()
-        for values in others:
-            other = load_profile(profile.name, **values)
-            second = ask(other)
-            if other == usual or mine != (second.key, second.signatures()):
-                return True
+        usual, *others = (load_profile(profile.name, **values) for values in (given, *changed))
+        first, *asked = ((each.key, each.signatures()) for each in map(ask, (usual, *others)))
     except ValueError:  # nothing can be measured without it
         return True
-    return False
+    return usual in others or any(each != first for each in asked)
 
 
 def results_folder(profile: Profile) -> Path:
@@ -533,10 +527,14 @@ def obtain(
     digest = hashlib.sha256(digests.encode()).hexdigest()[:16]
     folder = cache_root() / "journals" / key.measurement
     journal = Journal(folder / f"{key.task}.{key.model}-{digest}")
-    summarised = kept is not None and kept.statistics == fingerprint
-    if checked or not (summarised and {*signatures} <= {*usable} == {*kept.parts}):
+
+    def is_whole() -> bool:
+        current = kept is not None and kept.statistics == fingerprint
+        return current and {*signatures} <= {*usable} == {*kept.parts}
+
+    if checked or not is_whole():
         usable = _readable(usable)
-    if summarised and {*signatures} <= {*usable} == {*kept.parts}:
+    if is_whole():
         journal.finish()
         return kept
     missing = [name for name in signatures if name not in usable]

@@ -261,6 +261,11 @@ def test_c2_has_its_power_where_layers_lose_what_the_papers_do(drawn_seed):
     assert layers(*[[-0.5, 0.5]] * 18, half="translation").power < 0.5
 
 
+def test_a_result_says_how_many_trainings_it_rests_on_and_what_it_lacks():
+    assert kept((0.95, 1.0), trainings=3).trainings == apart().trainings == 3
+    assert "at least 5 BLEU" in apart(slopes={"loss": {}}).smallest
+
+
 def test_a_model_at_chance_has_nothing_to_keep():
     nothing = {"difference": None, "interval": [None, None]}
     left = dict.fromkeys(("enc-enc", "enc-dec", "dec-dec"), 0.9)

@@ -45,6 +45,20 @@ def numbers(text: str) -> list[str]:
     return re.findall(ONE, re.sub(r"\s+", " ", text.replace("*", "")))
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("it keeps **96.6% [95.1%, 98.1%]** at 40%", ["96.6% [95.1%, 98.1%]", "40%"]),
+        ("4 of the 10 lose 19% to 61%, by −8.67", ["4 of the 10", "19% to 61%", "−8.67"]),
+        ("of 9,815 pairs, 16 and 64", ["9,815", "16", "64"]),
+        ("C3 of SmolLM2-135M in Tables 2 and 5, head 9 of layer 4, §3.2, 27 November 2026", []),
+        ("# §4 Top 5\n`top(5)` $x_1 = 2$ [five](page_5.ipynb) {cite:t}`michel2019sixteen`", []),
+    ],
+)
+def test_what_a_number_is(text, found):
+    assert numbers(text) == found
+
+
 NOTEBOOKS = sorted(notebooks_root().glob("[01][0-9]_*.ipynb"))
 
 

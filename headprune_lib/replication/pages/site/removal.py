@@ -55,6 +55,13 @@ def first_shown(data: Sequence[Mapping[str, Any]]) -> int:
 def _entry(result: Result) -> dict[str, Any]:
     shares = [float(share) for share in result.values["shares"]]
     kinds = _grids(result)
+    places = (
+        (kind, layer, head)
+        for kind, layers, heads in kinds
+        for layer in range(layers)
+        for head in range(heads)
+    )
+    numbers = {place: number for number, place in enumerate(places)}
     n = sum(layers * heads for _, layers, heads in kinds)
     word, scale, unit = _METRICS[result.metric]
     compared = result.measurement == "which_first"
@@ -78,7 +85,7 @@ def _entry(result: Result) -> dict[str, Any]:
                 "mean": [round(scale * score, 3) for score in mean],
                 "interval": ends and [[round(scale * end, 3) for end in pair] for pair in ends],
                 "trainings": trainings,
-                "heads": _numbers(heads_that_go(result, part), kinds),
+                "heads": _numbered(heads_that_go(result, part), numbers),
             }
             for name, part, mean, ends, trainings in _orders(result)
         ],
@@ -146,18 +153,12 @@ def heads_that_go(result: Result, part: str) -> np.ndarray | None:
     return heads_array(selection.rank_heads(scores)) if scores else None
 
 
-def _numbers(order: np.ndarray | None, grids: list[tuple[str, int, int]]) -> list[int] | None:
-    """The number of each head of an order: its place in the grids, by kind, layer and head."""
+def _numbered(
+    order: np.ndarray | None, numbers: Mapping[tuple[str, int, int], int]
+) -> list[int] | None:
     if order is None:
         return None
-    places = [
-        (kind, layer, head)
-        for kind, layers, heads in grids
-        for layer in range(layers)
-        for head in range(heads)
-    ]
-    number_of = {place: number for number, place in enumerate(places)}
     return [
-        number_of[KINDS[kind[0]] if kind else "self", layer, head]
+        numbers[KINDS[kind[0]] if kind else "self", layer, head]
         for *kind, layer, head in order.tolist()
     ]

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from headprune_lib.replication import measurements, store
@@ -31,6 +32,20 @@ def test_every_stored_curve_is_there_with_its_scores_and_every_head_once(data):
             assert order["mean"] == pytest.approx([scale * one for one in stored], abs=1e-3)
             assert order["heads"] is None or sorted(order["heads"]) == list(range(n))
     assert len(json.dumps(data, separators=(",", ":"))) < 100_000
+
+
+def test_a_head_that_a_model_lacks_leaves_the_others_their_numbers():
+    result = store.load(Key("pruning_curve", "reviews", "minilm"))
+
+    def removed_by_importance():
+        (entry,) = removal_data([result])
+        return next(one["heads"] for one in entry["orders"] if one["name"] == "importance")
+
+    whole, part = removed_by_importance(), result.parts["importance"]
+    lacking = np.argwhere((part.raw["order"][0] == (2, 5)).all(1)).item()
+    part.arrays = {**part.raw, "order": np.delete(part.raw["order"], lacking, axis=1)}
+    assert len(whole) == 72
+    assert removed_by_importance() == [head for head in whole if head != 2 * 12 + 5]
 
 
 def test_orders_show_the_heads_of_the_first_training_that_all_of_them_have():
