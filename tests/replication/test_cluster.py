@@ -100,6 +100,27 @@ def test_a_unit_that_kills_its_worker_is_named_and_the_others_are_done(two_worke
     assert_in_order_gives(found, tmp_path)
 
 
+def test_what_units_share_is_sent_again_if_the_worker_that_keeps_it_ends(
+    two_workers, tmp_path, monkeypatch
+):
+    class Texts:
+        sent_once, lengths = True, (3, 1, 2)
+
+    scatter, sent = distributed.Client.scatter, []
+
+    def interrupted(client, shared):
+        sent.append(shared)
+        if len(sent) == 1:
+            raise OSError("Stream is closed")
+        return scatter(client, shared)
+
+    monkeypatch.setattr(distributed.Client, "scatter", interrupted)
+    texts = Texts()
+    units = {str(i): lambda i=i: {"n": texts.lengths[i]} for i in range(3)}
+    found = run_units(units, Journal(tmp_path / "journal"), "texts")
+    assert [int(arrays["n"]) for arrays in found.values()] == [3, 1, 2] and len(sent) == 2
+
+
 @pytest.mark.parametrize("artifact", ["figure3b", "figure5"])
 def test_a_measurement_on_two_workers_has_the_same_bytes_as_in_order(
     smoke, tmp_path, monkeypatch, artifact
