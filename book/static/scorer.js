@@ -8,7 +8,8 @@ var Scorer = {
     const wanted = one
       ? `${one[1]}s?\\s([\\d, ]|and)*\\b${one[2]}[a-d]?\\b`
       : `(^|\\W)${words.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}(\\W|$)`;
-    return result[4] + (new RegExp(wanted, "i").test(result[1]) ? 100 : 0);
+    const page = /^notebooks\//.test(result[0]) ? 1 : 0; // of equals, the paper's pages come first
+    return result[4] + page + (new RegExp(wanted, "i").test(result[1]) ? 100 : 0);
   },
   objNameMatch: 11,
   objPartialMatch: 1, // a page that has the word comes before a symbol that has it in its name

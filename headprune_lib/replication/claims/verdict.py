@@ -21,6 +21,8 @@ PLURALS: dict[Word, str] = {
     "undecided": "undecided",
 }
 """The words for results that were run, as they follow a number of results."""
+MODELS = {"encoder": "encoder", "translation": "translator"}
+"""The kind of model that each half of the paper is about, as pages call it."""
 
 
 def agreeing(word: Word, n: int) -> str:
@@ -239,11 +241,21 @@ class Verdict:
 
     @property
     def how_many_count(self) -> str:
-        """The number of measured results that count, in total and by verdict."""
-        words = Counter(row.word for row in self.counted)
-        text = f"{words.total()} of {len(self.measured)} results count"
-        each = ", ".join(f"{number} {PLURALS[word]}" for word, number in words.items())
-        return f"{text}: {each}" if each else text
+        """The number of measured results that count, in total and by verdict.
+
+        By verdict for each kind of model where their results have different verdicts.
+        """
+        text = f"{len(self.counted)} of {len(self.measured)} results count"
+        total = Counter(row.word for row in self.counted)
+        if len(total) < 2 or len({row.half for row in self.counted}) < 2:
+            return f"{text}: {_by_word(total)}" if total else text
+        sentences = [text]
+        for half, model in MODELS.items():
+            words = Counter(row.word for row in self.counted if row.half == half)
+            several = words.total() > 1
+            each = f"{model}s: {_by_word(words)}" if several else f"{model}: {next(iter(words))}"
+            sentences.append(each.capitalize())
+        return ". ".join(sentences)
 
     @property
     def why(self) -> str:
@@ -258,6 +270,13 @@ class Verdict:
             differ = agreeing("differs", n)
             sentence += f", {n} of them {differ} with too little power to replicate"
         return f"{sentence}."
+
+
+def _by_word(words: Mapping[Word, int]) -> str:
+    """How many results have each verdict, such as "2 replicate, 1 differs"."""
+    return ", ".join(
+        f"{words[word]} {agreeing(word, words[word])}" for word in WORDS if words[word]
+    )
 
 
 def defined(*numbers: float | None) -> bool:

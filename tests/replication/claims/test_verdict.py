@@ -5,9 +5,9 @@ import pytest
 from headprune_lib.replication.claims.verdict import LEAST_POWER, NOT_RUN, Judged, Row, Verdict
 
 
-def row(word, power=0.9, met=True, aside=""):
+def row(word, power=0.9, met=True, aside="", half="encoder"):
     judged = Judged(word, met, "", power, aside=aside) if word != "not run" else NOT_RUN
-    return Row("C3", "encoder", "figure3b", "tiny", judged)
+    return Row("C3", half, "figure3b", "tiny", judged)
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,20 @@ def test_a_result_that_could_only_differ_is_told_apart():
 def test_the_papers_criterion_is_counted_over_all_results_that_show_it():
     rows = [row("differs", 0.1), row("replicates", met=False), row("replicates", met=None)]
     assert Verdict(rows).met == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("encoders", "translators", "sentence"),
+    [
+        (["undecided"], [], "1 of 2 results count: 1 undecided"),
+        (["replicates"], ["replicates"] * 2, "3 of 4 results count: 3 replicate"),
+        (
+            ["replicates", "undecided"],
+            ["replicates"],
+            "3 of 4 results count. Encoders: 1 replicates, 1 undecided. Translator: replicates",
+        ),
+    ],
+)
+def test_kinds_of_models_whose_results_differ_are_told_apart(encoders, translators, sentence):
+    rows = [*map(row, encoders), *(row(word, half="translation") for word in translators)]
+    assert Verdict([*rows, row("differs", power=0.1)]).how_many_count == sentence

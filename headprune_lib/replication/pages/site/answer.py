@@ -13,13 +13,12 @@ import pandas as pd
 from headprune_lib.replication import measurements
 from headprune_lib.replication.bounds import ALPHA
 from headprune_lib.replication.claims.rules import CLAIMS, UNTRAINED
-from headprune_lib.replication.claims.verdict import PLURALS, Row, Verdict, Word, agreeing
+from headprune_lib.replication.claims.verdict import MODELS, PLURALS, Row, Verdict, Word, agreeing
 from headprune_lib.replication.formatting import formatted
 from headprune_lib.replication.measurements import half_of
-from headprune_lib.replication.pages.tables.beyond import grid
+from headprune_lib.replication.pages.tables.beyond import grid, measured_twice
 from headprune_lib.replication.pages.tables.markup import verdict_html
 from headprune_lib.replication.store import Result
-from headprune_lib.replication.store.packing import KINDS
 from headprune_lib.replication.titles import listed, spelled
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -30,7 +29,6 @@ _HEADINGS: dict[Word, str] = {
     "undecided": "Undecided",
     "not run": "Not run",
 }
-_MODELS = {"encoder": "encoder", "translation": "translator"}
 # The paper's own models and tasks: their names here -> those that pages show.
 _PAPER_MODELS = {"bert-base": "BERT-base"}
 _PAPER_TASKS = {"mnli": "MNLI", "wmt": "WMT14", "iwslt": "IWSLT14"}
@@ -58,7 +56,7 @@ def answer(verdicts: Iterable[Verdict]) -> str:
     if not rows:
         raise ValueError("no result counts, so there is no answer. Measure some that count")
     parts = []
-    for half, models in _MODELS.items():
+    for half, models in MODELS.items():
         numbers = Counter(row.word for row in rows if row.half == half)
         if not numbers:
             continue
@@ -121,7 +119,7 @@ def how_sure(verdicts: Iterable[Verdict], results: Sequence[Result]) -> tuple[st
 
 
 def _models(results: Sequence[Result]) -> str:
-    heads: dict[str, dict[str, int]] = {half: {} for half in _MODELS}  # of each kind, by name
+    heads: dict[str, dict[str, int]] = {half: {} for half in MODELS}  # of each kind, by name
     for result in results:
         if result.measurement == "pruning_curve" and "importance" in result.parts:
             half, order = half_of(result), result.parts["importance"].raw["order"]
@@ -189,6 +187,7 @@ COLUMNS = (
     "verdict",
     "how sure",
 )
+NOT_MEASURED = "not measured"
 _LAB = "Silent-Zebra"  # published the effect of each head of the paper's models
 
 
@@ -250,12 +249,12 @@ def _ranges(rows: Sequence[Row]) -> str:
         for estimate in row.judged.estimates:
             parts.setdefault((estimate.label, row.half), []).append(estimate.value)
     if not parts:
-        return "not measured"
+        return NOT_MEASURED
     form, several = CLAIMS[rows[0].claim].form, len({half for _, half in parts}) > 1
     ranges = []
     for (label, half), values in parts.items():
         low, high = (formatted(form, end) for end in (min(values), max(values)))
-        name = ", ".join(filter(None, (label, f"{_MODELS[half]}s" if several else "")))
+        name = ", ".join(filter(None, (label, f"{MODELS[half]}s" if several else "")))
         ranges.append(f"{low}{f' to {high}' * (low != high)}{f' ({name})' * bool(name)}")
     return ", ".join(ranges)
 
@@ -267,19 +266,21 @@ def by_others(verdict: Verdict) -> str:
     shown = [row for row in verdict.others if row.judged.estimates]
     if not shown:
         sentences = [f"{row.setting}: {row.judged.measured}" for row in verdict.others]
-        return " ".join(sentences) or "not measured"
+        return " ".join(sentences) or NOT_MEASURED
     form = CLAIMS[verdict.claim].form
-    return ", ".join(
+    text = ", ".join(
         f"{formatted(form, estimate.value)} ({', '.join(filter(None, (row.setting, estimate.label)))})"
         for row in shown
         for estimate in row.judged.estimates
     )
+    unmet = [row.setting for row in verdict.others if row not in shown and row.judged.met is False]
+    return f"{text}; paper's criterion not met: {listed(unmet)}" if unmet else text
 
 
 def _sure(verdict: Verdict) -> str:
     """The number of results that count, their models and trainings, and the paper's criterion."""
     if not verdict.measured:
-        return "not measured"
+        return NOT_MEASURED
     rows = [row for row in verdict.measured if row.judged.aside != UNTRAINED]
     on = "no trained model"
     if rows:
@@ -310,15 +311,14 @@ def _one_left() -> str:
 
 
 def _on_two_texts() -> str:
-    def effects(task: str, *kinds: str) -> np.ndarray:
-        return np.concatenate([grid(_LAB, task, kind=kind).values.ravel() for kind in kinds])
-
-    bert = np.corrcoef(effects("MNLI", "self"), effects("MNLI mismatched", "self"))[0, 1]
-    of_wmt, of_mtnt = (effects(f"{text} en-fr", *KINDS) for text in ("WMT", "MTNT"))
-    translator = np.corrcoef(of_wmt, of_mtnt)[0, 1]
+    r = {
+        home.kind: np.corrcoef(home.values.ravel(), away.values.ravel())[0, 1]
+        for differs, home, away in measured_twice()
+        if differs.startswith("the test set")
+    }
     return (
-        f"r = {bert:.2f} for BERT-base (MNLI matched and mismatched), {translator:.2f} for the WMT14 "
-        "translator (news and MTNT)"
+        f"r = {r['self']:.2f} for BERT-base (MNLI matched and mismatched), {r['all kinds']:.2f} for "
+        "the WMT14 translator (news and MTNT)"
     )
 
 

@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from headprune_lib.replication.claims.rules import CLAIMS, Claim
 from headprune_lib.replication.claims.verdict import BY_OTHERS, Estimate, Row, Verdict
 from headprune_lib.replication.formatting import formatted
+from headprune_lib.replication.pages.site.answer import NOT_MEASURED, by_others
 from headprune_lib.replication.pages.tables.markup import verdict_html
 
 
@@ -28,10 +29,19 @@ def card_html(claim: Claim, verdict: Verdict) -> str:
 <h2 id="claim-{name}-title"><span class="claim-id">{claim.id}</span> {_text(claim.title)}</h2>
 <p><strong>Our rule: {verdict_html(verdict.word)}.</strong> {evidence}</p>
 <p><strong>The paper.</strong> {_text(claim.paper_value)}</p>
-{_plot(claim, rows)}
+{_of_grids(verdict)}{_plot(claim, rows)}
 <p><a href="../{claim.page}">How it was measured: the paper's §{claim.section}</a></p>
 {_evidence(claim, rows)}
 </article>"""
+
+
+def _of_grids(verdict: Verdict) -> str:
+    """What others measured on the paper's own models, where neither picture nor table has it."""
+    text = by_others(verdict)
+    if text == NOT_MEASURED or verdict.others:
+        return ""
+    source = '<a href="../notebooks/09_independent.html#measure-this-again">Their numbers</a>'
+    return f"<p><strong>The paper's models, by others.</strong> {_text(text.rstrip('.'))}. {source}.</p>\n"
 
 
 def row_anchor(row: Row) -> str:
@@ -57,7 +67,9 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
         number = formatted(form, mark.value)
         if mark.interval:
             number += " [{}, {}]".format(*(formatted(form, end) for end in ends))
-        name = _dot_name(row.setting, mark.label)
+        name = _text(_dot_name(row.setting, mark.label))
+        if _differs_elsewhere(claim, row):
+            name += f": {verdict_html(row.word)}"
         side = "left" if mark.value < low else "right"
         dot = "dot" if low <= mark.value <= high else f"dot beyond {side}"
         goes_on = {"left": ends[0] < low <= ends[1], "right": ends[0] <= high < ends[1]}
@@ -67,7 +79,7 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
             if beyond and not dot.endswith(side)
         )
         lines.append(
-            f'<li class="{_kind(row)}"><span class="name">{_text(name)}</span>'
+            f'<li class="{_kind(row)}"><span class="name">{name}</span>'
             f'<span class="track" aria-hidden="true"><i class="bound" style="left:{place(mark.bound)}%"></i>'
             f'<i class="bar" style="left:{left}%;width:{round(right - left, 1)}%"></i>{arrowheads}'
             f'<i class="{dot}" style="left:{place(mark.value)}%"></i></span>'
@@ -128,7 +140,16 @@ def _caption(claim: Claim, rows: Sequence[Row]) -> str:
     else:
         bounds_text = " or ".join(bound for bound, _ in bounds)
     shown = claim.shown[0].upper() + claim.shown[1:]
-    return f"{shown}. Our bound is {bounds_text}; the paper's claim lies to its {claim.side}."
+    caption = f"{shown}. Our bound is {bounds_text}; the paper's claim lies to its {claim.side}."
+    if any(_differs_elsewhere(claim, row) for row in rows):
+        caption += " What is marked “differs” does so by another part of the rule: see the table."
+    return caption
+
+
+def _differs_elsewhere(claim: Claim, row: Row) -> bool:
+    """Whether a result that counts differs although its dots lie on the paper's side."""
+    beyond = all(estimate.value > estimate.bound for estimate in row.judged.estimates)
+    return row.counts and row.word == "differs" and claim.side == "right" and beyond
 
 
 def _range(estimates: Sequence[tuple[Row, Estimate]]) -> tuple[float, float]:

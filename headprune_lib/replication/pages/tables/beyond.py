@@ -76,13 +76,18 @@ def measured_twice() -> list[tuple[str, Grid, Grid]]:
     ):
         pairs += [(f"the task, {where}", lab, one, lab, two) for one, two in map(str.split, tasks)]
     twice = [(what, grid(lab, one), grid(again, two)) for what, lab, one, again, two in pairs]
-    news = {kind: grid(zebra, "WMT en-fr", kind=kind) for kind in KINDS}
+    news, forum = (
+        {kind: grid(zebra, text, kind=kind) for kind in KINDS}
+        for text in ("WMT en-fr", "MTNT en-fr")
+    )
     twice += [("laboratory and test set, same weights", published_wmt(), news["enc-enc"])]
-    twice += [
-        ("the test set: news, web forum", news[kind], grid(zebra, "MTNT en-fr", kind=kind))
-        for kind in KINDS
+    pooled = [
+        Grid(zebra, of["enc-enc"].task, "all kinds", np.stack([of[kind].values for kind in KINDS]))
+        for of in (news, forum)
     ]
-    return twice
+    texts = "the test set: news, web forum"
+    twice += [(texts, news[kind], forum[kind]) for kind in KINDS]
+    return [*twice, (texts, *pooled)]
 
 
 def correlated_twice() -> pd.DataFrame:

@@ -55,6 +55,17 @@ def test_a_bound_of_each_kind_of_model_is_named():
     assert "Our bound is 80% for encoders and 40% for translators;" in shown.figcaption.text
 
 
+def test_a_result_that_differs_with_its_dot_on_the_papers_side_is_marked():
+    below = row("tiny, far", 0.9, "differs")
+    (estimate,) = below.judged.estimates
+    judged = replace(below.judged, estimates=(replace(estimate, bound=0.1),))
+    shown = card(below, replace(below, setting="tiny, toy", judged=judged))
+    names = [name.text for name in shown.select(".name")]
+    assert names == ["tiny, far", "tiny, toy: differs"]
+    assert "by another part of the rule" in shown.figcaption.text
+    assert "another part" not in card(below).figcaption.text
+
+
 def test_text_is_escaped_and_every_row_has_a_link_of_its_own():
     shown = card(row("tiny, toy", 0.9), row("tiny, far", 0.9))
     assert "Half is <kept>." in shown.tbody.text
