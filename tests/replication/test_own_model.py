@@ -17,6 +17,7 @@ from tiny import build
 
 from headprune_lib.replication import store
 from headprune_lib.replication.data import LANGUAGE_TASKS, OWN_TEXTS, TASKS, TRANSLATION_TASKS
+from headprune_lib.replication.models import pretrained
 from headprune_lib.replication.models.encoders import finetuned
 from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
 from headprune_lib.replication.paths import project_root
@@ -145,6 +146,9 @@ def test_a_translator_and_a_language_model_read_text_of_ones_own(there):
     for line, message in OF_ANOTHER_KIND.items():
         refused(line, message)
         assert not (there / "cache" / "results").exists()
+    with mock.patch.object(pretrained, "_from_hub", return_value=there / "my-bert"):
+        line = "reproduce language_curve --model someone/a-bert --data notes"
+        refused(line, "someone/a-bert has a BertModel, no causal language model.")
     told = [run(line) for line in commands_after("Marian translator and")[1:]]
     assert len(told) == 3
     far = "reproduce figure2a --model my-marian --data subtitles"

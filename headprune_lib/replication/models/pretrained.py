@@ -99,9 +99,13 @@ class Base:
         Raises:
             MissingData: not installed, and (for ``pins``) cannot be fetched either.
             WrongChecksum: a file differs from the registered or noted one.
+            ValueError: the user's own model, from the Hub, is of another kind than it is used for.
         """
         if self.hub:
-            return _from_hub(self.hub, self.revision)
+            folder = _from_hub(self.hub, self.revision)
+            if self.given:
+                _check_kind(self.given, folder, self.name in LANGUAGE_MODELS)
+            return folder
         if self.given:
             return Path(self.given)
         if not self.pins:
@@ -250,7 +254,7 @@ def own_model(given: str, known: dict[str, Base]) -> str:
     folder = absolute(given)
     if folder.is_dir():
         check_model_folder(folder)
-        _check_kind(folder, known is LANGUAGE_MODELS)
+        _check_kind(given, folder, known is LANGUAGE_MODELS)
         base = Base(folder.name, str(folder), given=str(folder))
     elif re.fullmatch(r"\w[\w.-]*/[\w.-]+", given) and not folder.parent.is_dir():
         base = Base(folder.name, given, hub=given, given=given)
@@ -282,19 +286,20 @@ def check_model_folder(folder: Path) -> None:
         )
 
 
-def _check_kind(folder: Path, language: bool) -> None:
-    """Raises ValueError for a folder whose model cannot be a classifier, or is no language model.
+@cache
+def _check_kind(given: str, folder: Path, language: bool) -> None:
+    """Raises ValueError for a model that cannot be a classifier, or is no language model.
 
     A configuration alone does not tell the second: BERT's would build a causal language model too.
     """
     config = transformers.AutoConfig.from_pretrained(folder)
     (named, *_) = config.architectures or [config.model_type]
     if language and not named.endswith(("ForCausalLM", "LMHeadModel")):
-        raise ValueError(f"{folder} has a {named}, no causal language model. Give one that is")
+        raise ValueError(f"{given} has a {named}, no causal language model. Give one that is")
     auto = transformers.models.auto.modeling_auto
     known = auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
     if not language and config.model_type not in known:
-        raise ValueError(f"{folder} has a {named}, which cannot classify. Give one that can")
+        raise ValueError(f"{given} has a {named}, which cannot classify. Give one that can")
 
 
 def check_installed(package: str) -> None:
