@@ -153,7 +153,11 @@ class Cluster:
 
         def watch() -> None:
             while not done.wait(_SILENT):
-                n_workers, now = client.scheduler_info(n_workers=0)["n_workers"], time.monotonic()
+                try:
+                    n_workers = client.scheduler_info(n_workers=0)["n_workers"]
+                except (KeyError, OSError, RuntimeError):  # closed; the next has its own watch
+                    return
+                now = time.monotonic()
                 if not n_workers and now - self._said > _SILENT / 2:
                     self._said = now
                     sys.stderr.write("waiting for workers: 0 connected\n")

@@ -121,6 +121,18 @@ def test_what_units_share_is_sent_again_if_the_worker_that_keeps_it_ends(
     assert [int(arrays["n"]) for arrays in found.values()] == [3, 1, 2] and len(sent) == 2
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_connection_that_is_closed_ends_its_watch(two_workers, monkeypatch):
+    monkeypatch.setattr(cluster, "_SILENT", 0.01)
+    with cluster.at_scheduler(two_workers) as connected:
+        client = connected._client
+        finished = connected._finished(client.map(time.sleep, [0, 0.5]))
+        next(finished)
+        client.close()
+        time.sleep(0.1)
+        finished.close()
+
+
 @pytest.mark.parametrize("artifact", ["figure3b", "figure5"])
 def test_a_measurement_on_two_workers_has_the_same_bytes_as_in_order(
     smoke, tmp_path, monkeypatch, artifact
