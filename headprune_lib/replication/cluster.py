@@ -49,7 +49,7 @@ _KEEPS_MEMORY = {
 
 _RETRIES = 2  # of a unit that raises
 _LOST = 3  # connections to the scheduler that may break in a row without a unit finished
-_CONNECT, _RECONNECT = "30s", "300s"  # a lost scheduler may take longer to come back
+_CONNECT, _RECONNECT = "30 s", "300 s"  # a lost scheduler may take longer to come back
 _FETCH = "60s"
 _KILLED = "the worker died each time (out of memory?): see the worker's log"
 _SILENT = 10.0  # seconds without a worker before a message, and between messages
@@ -264,5 +264,12 @@ def at_scheduler(address: str) -> Iterator[Cluster]:
     if address.endswith(".json") and not Path(address).is_file():  # which Dask would wait for
         raise ValueError(f"no scheduler file {address}. Start a scheduler, or give its address")
     where = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
-    with closing(Cluster(partial(distributed.Client, **where))) as cluster:
+    try:
+        cluster = Cluster(partial(distributed.Client, **where))
+    except OSError as error:
+        raise OSError(
+            f"no scheduler answered at {address} within {_CONNECT}. Start one there, or correct the "
+            "address"
+        ) from error
+    with closing(cluster):
         yield cluster

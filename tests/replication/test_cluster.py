@@ -165,3 +165,12 @@ def test_a_worker_without_the_weights_refuses_to_train_them(smoke, tmp_path):
     with cluster.local_processes(1) as workers, running_on(workers), refused:
         run_units({"a": unit}, Journal(tmp_path / "journal"), "heads")
     assert not held.exists()
+
+
+def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
+    monkeypatch.setattr(cluster, "_CONNECT", "0.5 s")
+    with (
+        pytest.raises(OSError, match=r"no scheduler answered at tcp://127.0.0.1:1 within 0\.5 s"),
+        cluster.at_scheduler("tcp://127.0.0.1:1"),
+    ):
+        pass
