@@ -68,6 +68,7 @@ def test_the_values_sum_to_what_all_heads_do(model, examples, split):
     assert float(halves.sum()) == pytest.approx(whole, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_what_is_closed_first_costs_least(model, examples):
     """Compared with random orders: the loss without the six heads that the gates close."""
     found = score_heads(model, [examples], "gates", updates=150)

@@ -23,6 +23,7 @@ def own(tmp_path, monkeypatch):
     return tmp_path / iwslt.NAME
 
 
+@pytest.mark.slow
 def test_markup_goes_and_pairs_that_do_not_fit_are_left_out(own):
     good = [(f"Das ist Satz {i}.", f"This is sentence {i}.") for i in range(45)]
     write(

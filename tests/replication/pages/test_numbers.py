@@ -74,6 +74,7 @@ def test_a_notebook_has_few_numbers(path):
     assert len(found) <= MOST, found
 
 
+@pytest.mark.slow
 def test_the_front_page_and_each_claim_have_few_numbers():
     verdicts = all_verdicts()
     front = (project_root() / "index.md").read_text("utf-8").partition("(cite)=")[0]
