@@ -529,6 +529,7 @@ C7_PAPER = {"encoder": 0.68, "translation": 0.56}
 # Fieller's factor: Spearman's coefficient, Fisher-transformed, has variance 1.06 / (n - 3).
 _SPEARMAN = 1.06
 _SCORES = {"encoder": "accuracy", "translation": "bleu"}
+_PEARSON = "Pearson in the score, as in the paper"
 SAME_HOME = "another text shares its home text and is measured more reliably"
 
 
@@ -577,6 +578,7 @@ def across(agreements: Sequence[Mapping[str, Any]], heads: int, half: Half) -> J
         power_above(math.atanh(true), 0.0, mean.error, mean.freedom) if measurable else 0.0,
         f"a correlation of {math.tanh(detectable(mean.error)):.2f}",
         estimates=[spearman],
+        as_the_paper=[Estimate.of(pearson, "r", label=_PEARSON) for pearson in known],
         trainings=len(losses),
     )
 
@@ -730,7 +732,9 @@ def _claims() -> dict[str, Claim]:
         "kept_by_others": ", ".join(others),
     }
     for fields in texts.values():
-        fields |= {name: fields[name].format(**named) for name in ("criterion", "rule", "effect")}
+        fields |= {
+            name: fields[name].format(**named) for name in ("criterion", "rule", "effect", "shown")
+        }
     return {name: Claim(name, judge=_JUDGES[name], **fields) for name, fields in texts.items()}
 
 

@@ -98,6 +98,7 @@ class Judged:
         smallest: the smallest effect that our rule could detect, in words.
         aside: why the result never counts, whatever its power.
         estimates: the numbers of ``measured`` that our rule compares with its bound.
+        as_the_paper: the paper's own measure, where our rule judges another one.
         trainings: how many trainings of the model the numbers are means over.
     """
 
@@ -108,6 +109,7 @@ class Judged:
     smallest: str = ""
     aside: str = ""
     estimates: Sequence[Estimate] = ()
+    as_the_paper: Sequence[Estimate] = ()
     trainings: int = 1
 
 
@@ -237,7 +239,13 @@ class Verdict:
     def criterion(self) -> str:
         """The number of results that meet the paper's criterion, in words."""
         met, read = self.met
-        return f"met in {met} of {read}" if read else "not measured"
+        if not read:
+            return "not measured"
+        readable = sum(row.judged.met is not None for row in self.counted)
+        text = f"met in {met} of {read}"
+        if readable == len(self.counted):
+            return text
+        return f"{text}; readable in {readable} of the {len(self.counted)} that count"
 
     @property
     def how_many_count(self) -> str:

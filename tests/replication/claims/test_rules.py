@@ -108,9 +108,8 @@ def agreement(ends, left_out=(0.2, 0.5), reliability=(0.9, 0.8), r=0.7, p=0.001)
     spearman = {"r": None if ends is None else sum(ends) / 2, "interval": ends}
     within = {"r": 0.1, "interval": [-0.1, 0.3]}
     loss = {"spearman": spearman, "within": within, "left_out": left_out}
-    return {
-        "loss": {**loss, "reliability": reliability}, "accuracy": {"pearson": {"r": r, "p": p}},
-    }  # fmt: skip
+    pearson = {"r": r, "p": p, "interval": r and [r - 0.2, r + 0.2]}
+    return {"loss": {**loss, "reliability": reliability}, "accuracy": {"pearson": pearson}}
 
 
 def across(ends, heads=72, **more):
@@ -126,6 +125,7 @@ def test_correlations_of_several_trainings_count_by_their_mean():
 
     pair = judged((first,), (second, (0.5, 0.6), (0.9, 0.8), -0.1))
     assert (pair.word, pair.trainings, pair.met) == ("replicates", 2, False)  # in one of two
+    assert [estimate.value for estimate in pair.as_the_paper] == [0.7, -0.1]
     (estimate, *_) = pair.estimates
     assert estimate.value == pytest.approx(np.tanh(np.arctanh([0.5, 0.6]).mean()))
     (alike, *_) = judged((first,), (first,)).estimates

@@ -54,7 +54,6 @@ from headprune_lib.replication.published import (
     independent_curves,
     paper,
     published_share,
-    published_task,
 )
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import order_title, spelled
@@ -161,7 +160,7 @@ def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -
             axes.text(50, 0.5, NOT_MEASURED, ha="center", va="center")
         elif (share := published_share(result.task)) is not None:
             share_in_the_paper(axes, share)
-            task = spelled(published_task(result.task)).replace("iwslt", "IWSLT")
+            task = spelled(result.task).partition(" (")[0]
             axes.set_title(f"({name[-1]}) {task}: {share:.0%} in the paper")
         pruning_axes(axes, score)
     return below(figure, layout)
@@ -198,7 +197,7 @@ def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
     again = independent_curves()["figure5"]
     theirs = sorted((float(epoch), bleu) for epoch, bleu in again["bleu_by_epoch"].items())
     panels = {
-        "the paper's IWSLT model, by others": {
+        "an IWSLT model, by others": {
             removed: {epoch: bleu[step] / bleu[0] for epoch, bleu in theirs}
             for step, removed in enumerate(again["percent_removed"])
         }

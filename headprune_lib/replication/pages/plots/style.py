@@ -281,13 +281,32 @@ def estimates(
 
 
 def dots(
-    axes: Axes, x: list[float], y: list[float], found: Mapping[str, Any], name: str = ""
+    axes: Axes,
+    x: list[float],
+    y: list[float],
+    found: Mapping[str, Any],
+    name: str = "",
+    log: bool = False,
 ) -> None:
-    """Draw one dot per head at two effects of its cut, the line through them, and r as title."""
+    """Draw one dot per head at two effects of its cut, the line through them, and r as title.
+
+    With ``log``, if all effects are positive, on logarithmic axes and without the line.
+    """
+    log = log and min(*x, *y) > 0
     sns.regplot(
-        x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18}, line_kws={"linewidth": 1}
+        x=x,
+        y=y,
+        ax=axes,
+        color=BLUE,
+        ci=None,
+        fit_reg=not log,
+        scatter_kws={"s": 18},
+        line_kws={"linewidth": 1},
     )
-    axes.locator_params(nbins=6)
+    if log:
+        axes.set(xscale="log", yscale="log")
+    else:
+        axes.locator_params(nbins=6)
     r = "" if found["r"] is None else f"r = {estimate(found['r'], found['interval'])}"
     axes.set_title(f"{name}{r}".strip(), fontsize=11)
 

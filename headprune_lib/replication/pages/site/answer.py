@@ -13,7 +13,15 @@ import pandas as pd
 from headprune_lib.replication import measurements
 from headprune_lib.replication.bounds import ALPHA
 from headprune_lib.replication.claims.rules import CLAIMS, UNTRAINED
-from headprune_lib.replication.claims.verdict import MODELS, PLURALS, Row, Verdict, Word, agreeing
+from headprune_lib.replication.claims.verdict import (
+    MODELS,
+    PLURALS,
+    Estimate,
+    Row,
+    Verdict,
+    Word,
+    agreeing,
+)
 from headprune_lib.replication.formatting import formatted
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.pages.tables.beyond import grid, measured_twice
@@ -75,19 +83,21 @@ def tally(verdicts: Sequence[Verdict]) -> str:
     unmet = [verdict.claim for verdict in read if not verdict.met[0]]
     sentences = []
     if met:
-        verb = "is" if len(met) == 1 else "are"
+        verb = "holds" if len(met) == 1 else "hold"
         sentences.append(
-            f"By our reading of the paper's own criterion {listed(met)} {verb} met in every result "
-            f"where it can be read{f', {listed(unmet)} in none' if unmet else ''}."
+            f"By our reading of the paper's own criterion, {listed(met)} {verb} wherever it can be "
+            f"applied{f', {listed(unmet)} nowhere' if unmet else ''}."
         )
     one_way = {verdict.claim: len(verdict.one_way) for verdict in verdicts if verdict.one_way}
     if one_way:
         several = sum(one_way.values())
+        most = max(row.judged.power or 0.0 for v in verdicts for row in v.one_way)
         more, count = ("result differs", "does") if several == 1 else ("results differ", "do")
         each = listed([f"{_number(n)} on {claim}" for claim, n in one_way.items()])
         sentences.append(
-            f"{_number(several).capitalize()} more {more} but {count} not count, because the "
-            f"rule would seldom say *replicates* there even if the claim held: {each}."
+            f"{_number(several).capitalize()} more {more} but {count} not count, because there the "
+            f"rule would say *replicates* with a probability of at most {most:.2f} even if the "
+            f"claim held: {each}."
         )
     return " ".join(sentences)
 
@@ -99,8 +109,9 @@ def standing(verdicts: Sequence[Verdict]) -> str:
     """
     lines = []
     for word, heading in _HEADINGS.items():
+        whether = "whether " if word in ("mixed", "undecided") else ""
         claims = [
-            f"{CLAIMS[verdict.claim].short} ({verdict.claim})"
+            f"{whether}{CLAIMS[verdict.claim].short} ({verdict.claim})"
             for verdict in verdicts
             if verdict.word == word
         ]
@@ -203,19 +214,34 @@ def summary_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
 
 def summary_html(verdicts: Sequence[Verdict], cards: str) -> str:
     """The table for the front page; each claim is a link to its card on the page ``cards``."""
-    lines = []
+    rows = []
     for verdict, row in zip(verdicts, summary_table(verdicts).to_numpy().tolist(), strict=True):
         title = html.escape(CLAIMS[verdict.claim].title, quote=False)
         link = f'<a href="{cards}#claim-{verdict.claim.lower()}">{verdict.claim}. {title}</a>'
         texts = [_in_lines(cell) for cell in row[1:]]
         texts[COLUMNS.index("verdict") - 1] = verdict_html(verdict.word)
+        rows.append([link, *texts])
+    return stacked_html(COLUMNS, rows, "answer")
+
+
+def stacked_html(columns: Sequence[str], rows: Iterable[Sequence[str]], name: str = "") -> str:
+    """A table of HTML cells whose lines become blocks on a phone, each cell with its column's name.
+
+    Args:
+        name: a further class of the table.
+    """
+    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    lines = []
+    for first, *others in rows:
         cells = "".join(
-            f'<td data-column="{name}">{text}</td>'
-            for name, text in zip(COLUMNS[1:], texts, strict=True)
+            f'<td data-column="{column}">{text}</td>'
+            for column, text in zip(columns[1:], others, strict=True)
         )
-        lines.append(f'<tr><th scope="row">{link}</th>{cells}</tr>')
-    head = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
-    return f'<table class="answer"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+        lines.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
+    return (
+        f'<table class="stacked {name}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table>"
+    )
 
 
 def _in_lines(text: str) -> str:
@@ -238,23 +264,30 @@ def ours(verdict: Verdict) -> str:
     trained = [row for row in measured if row not in untrained]
     of_counted, of_all = (_ranges(rows) for rows in (verdict.counted or trained, trained))
     what = f"{claim.shown[0].upper()}{claim.shown[1:]}: " if measured else ""
-    text = f"{what}{of_counted}" + f"; counted or not: {of_all}" * (of_counted != of_all)
+    ranges = (
+        of_all if of_counted == of_all else f"of those that count {of_counted}; of all {of_all}"
+    )
+    text = f"{what}{ranges}"
     return text + "".join(f"; {row.setting}: {_ranges([row])}" for row in untrained)
 
 
 def _ranges(rows: Sequence[Row]) -> str:
     """Least and largest estimate for each part of a rule, for encoders and for translators."""
-    parts: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        for estimate in row.judged.estimates:
-            parts.setdefault((estimate.label, row.half), []).append(estimate.value)
+    parts: dict[tuple[str, str], list[Estimate]] = {}
+    for of in (lambda judged: judged.estimates, lambda judged: judged.as_the_paper):
+        for row in rows:
+            for estimate in of(row.judged):
+                parts.setdefault((estimate.label, row.half), []).append(estimate)
     if not parts:
         return NOT_MEASURED
     form, several = CLAIMS[rows[0].claim].form, len({half for _, half in parts}) > 1
     ranges = []
-    for (label, half), values in parts.items():
+    for (label, half), estimates in parts.items():
+        values = [estimate.value for estimate in estimates]
         low, high = (formatted(form, end) for end in (min(values), max(values)))
-        name = ", ".join(filter(None, (label, f"{MODELS[half]}s" if several else "")))
+        unclear = all(e.interval and e.interval[0] <= e.bound <= e.interval[1] for e in estimates)
+        says = f"every interval includes {estimates[0].bound:g}" if unclear else ""
+        name = ", ".join(filter(None, (label, f"{MODELS[half]}s" if several else "", says)))
         ranges.append(f"{low}{f' to {high}' * (low != high)}{f' ({name})' * bool(name)}")
     return ", ".join(ranges)
 
@@ -273,7 +306,7 @@ def by_others(verdict: Verdict) -> str:
         for row in shown
         for estimate in row.judged.estimates
     )
-    unmet = [row.setting for row in verdict.others if row not in shown and row.judged.met is False]
+    unmet = [row.setting for row in verdict.others if row.judged.met is False]
     return f"{text}; paper's criterion not met: {listed(unmet)}" if unmet else text
 
 
@@ -282,12 +315,14 @@ def _sure(verdict: Verdict) -> str:
     if not verdict.measured:
         return NOT_MEASURED
     rows = [row for row in verdict.measured if row.judged.aside != UNTRAINED]
+    random = len(rows) < len(verdict.measured)
     on = "no trained model"
     if rows:
         models, trainings = len({row.model for row in rows}), {row.judged.trainings for row in rows}
         low, high = min(trainings), max(trainings)
         each = f"{low} to {high} trainings" if low < high else f"{low} training{'s' * (low > 1)}"
         on = f"{models} model{'s' * (models > 1)}, {each} each"
+        on += ", and one with random weights" * random
     return f"{verdict.how_many_count}. Measured on {on}. Paper's criterion: {verdict.criterion}."
 
 

@@ -277,6 +277,12 @@ def explorer_html() -> str:
 <script type="module">{module}</script>"""
 
 
+def rules_html() -> str:
+    """The rules by which each claim is judged, in words."""
+    rules = tables.rules_table().map(html.escape)
+    return answer.stacked_html([*rules], rules.to_numpy().tolist())
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "answer": lambda: answer.summary_html(verdicts(), "book/claims.html"),
     "explorer": explorer_html,
@@ -290,7 +296,7 @@ PARTS: dict[str, Callable[[], str]] = {
         "What each model type does, check by check.",
         CENSUS,
     ),
-    "rules": lambda: tables.as_html(tables.rules_table()),
+    "rules": rules_html,
     "changed": lambda: tables.as_html(tables.changed_table()),
     "new data": lambda: tables.as_html(tables.new_data_table(verdicts())),
     "status": lambda: searched_html(

@@ -182,9 +182,11 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> str:
     )
     heads = ("where", "measured", "our rule", "paper's criterion", "counts")
     head = "".join(f'<th scope="col">{heading}</th>' for heading in heads)
-    n = f"{len(rows)} results" if len(rows) > 1 else "1 result"
+    others = sum(row.judged.aside == BY_OTHERS for row in rows)
+    n = f"{len(rows) - others} results" if len(rows) - others != 1 else "1 result"
+    n += f", and {others} by others" * bool(others)
     return (
-        f"<details><summary>{claim.id}: the {n} behind it</summary>"
+        f"<details><summary>{claim.id}: {n}</summary>"
         f'<div class="scrolled" tabindex="0" role="region" aria-label="Results behind {claim.id}">'
         f'<table class="evidence"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>'
     )

@@ -125,7 +125,7 @@ def rules_table() -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "": claim.id,
+                "claim": claim.id,
                 "the paper's criterion": claim.criterion,
                 "ours": claim.rule,
                 "the truth that power is computed for": claim.effect,

@@ -29,7 +29,7 @@ OPEN = [result("C3", "replicates"), result("C3", "undecided"), result("C3", "und
             "2 of 4 encoder results that count replicate (2 undecided), and 1 of 1 translator results "
             "that count replicates",
             "- **Replicated:** most heads can be removed one at a time (C1).\n"
-            "- **Undecided:** many heads can be removed together (C3).",
+            "- **Undecided:** whether many heads can be removed together (C3).",
         ),
         (
             [HOLDS, [result("C2", "differs"), result("C2", "differs", power=0.1)]],
@@ -43,7 +43,7 @@ OPEN = [result("C3", "replicates"), result("C3", "undecided"), result("C3", "und
             "2 of 4 encoder results that count replicate (1 differs, 1 mixed), and 1 of 1 translator "
             "results that count replicates",
             "- **Replicated:** most heads can be removed one at a time (C1).\n"
-            "- **Mixed:** one head is enough in many layers (C2) and important heads "
+            "- **Mixed:** whether one head is enough in many layers (C2) and whether important heads "
             "separate early in training (C5).",
         ),
     ],
@@ -66,13 +66,14 @@ def test_the_tally_counts_criteria_and_what_could_only_differ():
         verdict("C4", "differs", met=None),
     ]
     told = (
-        "By our reading of the paper's own criterion C1 and C3 are met in every result where it can be "
-        "read, C2 in none."
+        "By our reading of the paper's own criterion, C1 and C3 hold wherever it can be applied, C2 "
+        "nowhere."
     )
     assert tally(found) == told
     assert title(found) == "Two of four claims replicate"
     found[1] = Verdict([result("C2", "differs", power=0.1, met=False)])
     assert "One more result differs but does not count" in tally(found)
+    assert "*replicates* with a probability of at most 0.10 even if" in tally(found)
     assert tally(found).endswith(": one on C2.")
 
 
