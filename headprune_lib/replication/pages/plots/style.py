@@ -305,6 +305,8 @@ def dots(
     )
     if log:
         axes.set(xscale="log", yscale="log")
+        axes.xaxis.set_major_formatter("{x:g}")  # not as powers, whose exponents are too small
+        axes.yaxis.set_major_formatter("{x:g}")
     else:
         axes.locator_params(nbins=6)
     r = "" if found["r"] is None else f"r = {estimate(found['r'], found['interval'])}"

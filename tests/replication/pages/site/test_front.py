@@ -129,7 +129,8 @@ def test_there_is_a_picture_without_scripts_and_on_paper(site, browser):
     browser.call("Emulation.setEmulatedMedia", media="print")
     try:
         assert browser.value(shown.format("pictures svg.chart")) != "none"
-        assert browser.value(shown.format("choices")) == "none"
+        assert browser.value(shown.format("choices")) != "none", "they say which model is shown"
+        assert browser.value(shown.format("slide")) == "none"
     finally:
         browser.call("Emulation.setEmulatedMedia", media="")
 
