@@ -247,8 +247,8 @@ def stacked_html(columns: Sequence[str], rows: Iterable[Sequence[str]], name: st
 def _in_lines(text: str) -> str:
     """A cell as HTML: each sentence, clause and number of a list on a line of its own.
 
-    >>> _in_lines("Kept: 96% (encoders), 94% (translators); counted or not: 3%")
-    'Kept: 96% (encoders),<br>94% (translators);<br>counted or not: 3%'
+    >>> _in_lines("Kept: 96% (encoders), 94% (translators); of all 3%")
+    'Kept: 96% (encoders),<br>94% (translators);<br>of all 3%'
     """
     lines = re.split(r"(?<=[.;]) |(?<=\),) ", text)
     return "<br>".join(html.escape(line, quote=False) for line in lines)
@@ -285,8 +285,11 @@ def _ranges(rows: Sequence[Row]) -> str:
     for (label, half), estimates in parts.items():
         values = [estimate.value for estimate in estimates]
         low, high = (formatted(form, end) for end in (min(values), max(values)))
-        unclear = all(e.interval and e.interval[0] <= e.bound <= e.interval[1] for e in estimates)
-        says = f"every interval includes {estimates[0].bound:g}" if unclear else ""
+        includes = (
+            each.interval and each.interval[0] <= each.bound <= each.interval[1]
+            for each in estimates
+        )
+        says = f"every interval includes {estimates[0].bound:g}" if all(includes) else ""
         name = ", ".join(filter(None, (label, f"{MODELS[half]}s" if several else "", says)))
         ranges.append(f"{low}{f' to {high}' * (low != high)}{f' ({name})' * bool(name)}")
     return ", ".join(ranges)

@@ -2,8 +2,15 @@
 
 import pytest
 
-from headprune_lib.replication.claims.verdict import Judged, Row, Verdict
-from headprune_lib.replication.pages.site.answer import answer, how_sure, standing, tally, title
+from headprune_lib.replication.claims.verdict import Estimate, Judged, Row, Verdict
+from headprune_lib.replication.pages.site.answer import (
+    answer,
+    how_sure,
+    ours,
+    standing,
+    tally,
+    title,
+)
 
 
 def result(claim, word, half="encoder", power=0.9, met=True):
@@ -83,3 +90,17 @@ def test_trainings_are_counted_and_what_is_missing_is_named():
     assert models == "No model was measured."
     assert trainings.endswith("rest on a single training of their model, the others on five.")
     assert "BERT-base, MNLI, WMT14 and IWSLT14" in not_run
+
+
+def test_a_range_names_the_papers_measure_and_intervals_that_include_the_bound():
+    open_, shown = Estimate(0.1, (-0.1, 0.3)), Estimate(0.2, (0.1, 0.3))
+    judged = [
+        Judged("undecided", True, "", power, estimates=[estimate], as_the_paper=pearsons)
+        for power, estimate, pearsons in (
+            (0.9, open_, [Estimate(0.4, (0.2, 0.6), label="Pearson")]),
+            (0.1, shown, []),
+        )
+    ]
+    verdict = Verdict([Row("C7", "encoder", "figure2b", "tiny", each, "tiny") for each in judged])
+    counted = "of those that count 0.10 (every interval includes 0), 0.40 (Pearson)"
+    assert ours(verdict).endswith(f"two texts: {counted}; of all 0.10 to 0.20, 0.40 (Pearson)")
