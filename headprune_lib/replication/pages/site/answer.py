@@ -318,14 +318,14 @@ def _sure(verdict: Verdict) -> str:
     if not verdict.measured:
         return NOT_MEASURED
     rows = [row for row in verdict.measured if row.judged.aside != UNTRAINED]
-    random = len(rows) < len(verdict.measured)
+    untrained = len(rows) < len(verdict.measured)
     on = "no trained model"
     if rows:
         models, trainings = len({row.model for row in rows}), {row.judged.trainings for row in rows}
         low, high = min(trainings), max(trainings)
         each = f"{low} to {high} trainings" if low < high else f"{low} training{'s' * (low > 1)}"
         on = f"{models} model{'s' * (models > 1)}, {each} each"
-        on += ", and one with random weights" * random
+        on += ", and one with random weights" * untrained
     return f"{verdict.how_many_count}. Measured on {on}. Paper's criterion: {verdict.criterion}."
 
 
