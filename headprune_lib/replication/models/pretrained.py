@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from safetensors import SafetensorError
 
 from headprune_lib.messages import one_line, quiet, unknown
 from headprune_lib.replication.data import (
@@ -36,7 +37,8 @@ from headprune_lib.replication.lazy import gguf, torch, transformers
 from headprune_lib.replication.paths import absolute, cache_root
 
 WEIGHTS = "model.safetensors"
-_NEEDED = ("config.json", "tokenizer*.json", "vocab.txt", WEIGHTS)
+_VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.spm")
+_NEEDED = ("config.json", "tokenizer_config.json", *_VOCABULARIES, "merges.txt", WEIGHTS)
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class Base:
         if self.hub:
             folder = _from_hub(self.hub, self.revision)
             if self.given:
+                _check_readable(folder)
                 _check_kind(self.given, folder, self.name in LANGUAGE_MODELS)
             return folder
         if self.given:
@@ -284,6 +287,42 @@ def check_model_folder(folder: Path) -> None:
             f"{folder} has no {', no '.join(missing)}. Write the model and its tokenizer there "
             "with save_pretrained of transformers"
         )
+    _check_readable(folder)
+
+
+@cache
+def _check_readable(folder: Path) -> None:
+    """Raises ValueError for a damaged configuration or tokenizer, or for two of different models."""
+    if not any(path.is_file() for name in _VOCABULARIES for path in folder.glob(name)):
+        raise ValueError(
+            f"the tokenizer in {folder} has no vocabulary: none of {', '.join(_VOCABULARIES)} is "
+            "there. Write the tokenizer there with save_pretrained"
+        )
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    except Exception as error:  # each tokenizer raises its own
+        raise ValueError(
+            f"the configuration or tokenizer in {folder} cannot be read ({one_line(error)}). Write "
+            "both again with save_pretrained"
+        ) from error
+    if len(tokenizer) > config.get_text_config().vocab_size:
+        raise ValueError(
+            f"the tokenizer in {folder} has {len(tokenizer):,} tokens, and the model knows "
+            f"{config.get_text_config().vocab_size:,}. Give the tokenizer of this model"
+        )
+
+
+def load_own(folder: Path, **options: Any) -> transformers.PreTrainedModel:
+    """The user's own model in float32, with all of its weights from the folder.
+
+    Raises:
+        ValueError: the weights are damaged, or some that the configuration asks for are missing.
+    """
+    from headprune_lib import load_pruned
+
+    with quiet():
+        return load_pruned(folder, dtype=torch.float32, **options)
 
 
 @cache
@@ -339,6 +378,8 @@ def load_language_model(name: str) -> torch.nn.Module:
         return kind.from_config(base.build()).eval()
     if file := _gguf(base):
         return gguf.read_gguf(file)
+    if base.given:
+        return load_own(base.folder())
     with quiet():
         return kind.from_pretrained(base.folder(), dtype=torch.float32).eval()
 
@@ -361,11 +402,32 @@ def new_classifier(
             config, attn_implementation=kernel
         )
     try:
-        with quiet():
-            return transformers.AutoModelForSequenceClassification.from_pretrained(
-                entry.folder(), **names, attn_implementation=kernel, dtype=torch.float32
-            )
+        if entry.classes:
+            return load_own(entry.folder(), **names, attn_implementation=kernel)
+        return _with_new_head(entry, **names, attn_implementation=kernel)
     except ValueError:  # the architecture has no such kernel
         if kernel == "eager" or not entry.given:
             raise
         return new_classifier(base, labels, seed, "eager")
+
+
+def _with_new_head(base: Base, **options: Any) -> transformers.PreTrainedModel:
+    """A base model with a new head. ValueError if its own weights are damaged or lack a layer."""
+    kind = transformers.AutoModelForSequenceClassification
+    try:
+        with quiet():
+            model, report = kind.from_pretrained(
+                base.folder(), output_loading_info=True, dtype=torch.float32, **options
+            )
+    except (RuntimeError, SafetensorError) as error:
+        raise ValueError(
+            f"the weights of {base.name} are damaged or do not fit its config.json "
+            f"({one_line(error)}). Save the model again"
+        ) from error
+    made_up = sorted(key for key in report["missing_keys"] if re.search(r"\.\d+\.|embed", key))
+    if made_up:
+        raise ValueError(
+            f"the weights of {base.name} lack {len(made_up)} tensors that its config.json asks for, "
+            f"such as {made_up[0]}. Save the whole model with save_pretrained"
+        )
+    return model

@@ -17,7 +17,6 @@ from typing import Any
 import sentencepiece
 from numpy.typing import NDArray
 
-from headprune_lib.messages import quiet
 from headprune_lib.replication.data import TRANSLATION_TASKS, Texts, file_sha256
 from headprune_lib.replication.lazy import (
     generation,
@@ -30,6 +29,7 @@ from headprune_lib.replication.lazy import (
 )
 from headprune_lib.replication.metrics import sentence_counts
 from headprune_lib.replication.models import fairseq
+from headprune_lib.replication.models.pretrained import load_own
 from headprune_lib.replication.models.weights import (
     TRAINING_VERSION,
     load_trained,
@@ -505,8 +505,7 @@ def load_translator(
 
 def _load_own(folder: Path) -> tuple[transformers.PreTrainedModel, Pieces]:
     """The user's own Marian model, without its search settings; it never generates padding."""
-    with quiet():
-        model = transformers.MarianMTModel.from_pretrained(folder, dtype=torch.float32)
+    model = load_own(folder)
     config = model.config
     model.final_logits_bias[:, config.pad_token_id] = -torch.inf
     model.generation_config = transformers.GenerationConfig(
