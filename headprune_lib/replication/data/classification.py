@@ -7,6 +7,7 @@ then sorted by a hash, so that all sources give the same examples.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -149,17 +150,22 @@ def _side_by_side(paths: Sequence[Path]) -> Iterator[Row]:
 
 
 def to_examples(rows: Iterable[Row], labels: Sequence[str]) -> Texts:
-    """Rows of any source in order of hash; those without an agreed label (``-``) are left out."""
-    numbers = {name: i for i, name in enumerate(labels)} | {str(i): i for i in range(len(labels))}
+    """Rows of any source in order of hash; those without an agreed label (``-``) are left out.
+
+    A label is given by its name or by its number from 0, but by its name alone where names are
+    numbers: of five stars, 4 is the fourth label and not the fifth.
+    """
+    numbers = {name: i for i, name in enumerate(labels)}
+    if not any(re.fullmatch(r"[+-]?\d+", name) for name in labels):
+        numbers |= {str(i): i for i in range(len(labels))}
     examples = []
     for where, cell, *texts in rows:
         label, texts = cell.strip().lower(), [text.strip() for text in texts]
-        if label in _NO_LABEL:
+        if label in _NO_LABEL and label not in numbers:
             continue
         if label not in numbers:
             raise ValueError(
-                f"{where}: unknown label {cell.strip()!r}, expected one of "
-                f"{', '.join(labels)} or 0 to {len(labels) - 1}"
+                f"{where}: unknown label {cell.strip()!r}, expected one of {', '.join(numbers)}"
             )
         if not all(texts):
             raise ValueError(f"{where}: an empty text")

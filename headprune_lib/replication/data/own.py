@@ -6,6 +6,8 @@ file describes: by its ``labels``, its ``languages`` or the ``unit`` of its pass
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -270,12 +272,19 @@ def _register(own: OwnText, splits: Splits, title: str) -> None:
         own.name,
         title,
         splits.copy,
-        at_hand=partial(checksums_of, own.name, splits),
+        at_hand=partial(_checksums, own, splits),
         short=own.name,
         **{own.kind: str(described) if own.kind == "unit" else tuple(map(str, described))},
         **further,
     )
     OWN_TEXTS[own.name] = own
+
+
+def _checksums(own: OwnText, splits: Splits) -> dict[str, str]:
+    """Of each split's text, and of what its description says about labels and score."""
+    described = json.dumps({name: own.entry.get(name) for name in ("labels", "metric")})
+    sha256 = hashlib.sha256(described.encode()).hexdigest()
+    return {**checksums_of(own.name, splits), f"{own.name}/task.yml": sha256}
 
 
 def own_pairs() -> list[str]:

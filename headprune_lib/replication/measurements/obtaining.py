@@ -90,6 +90,16 @@ class _Encoder(_Reading):
         """The model that is measured on a task."""
         return profile.model
 
+    def check_training(self, profile: Profile, task: str, seed: int) -> None:
+        """Raise ValueError for a seed that is no further one: the first would count twice."""
+        further = [*dict.fromkeys((*profile.seeds[1:], *profile.further_seeds))]
+        if seed not in further:
+            raise ValueError(
+                f"training {seed} is none of the further trainings of {task} with {profile.model} "
+                f"({', '.join(map(str, further)) or 'there are none'}). For a training of your "
+                f"own, give --seed {seed}"
+            )
+
     def parameters(self, profile: Profile) -> dict[str, Any]:
         """Values in every part's signature if unusual: most profiles skip no test sentences."""
         return {"n_used": profile.n_used} if profile.n_used else {}
@@ -110,7 +120,10 @@ class _Encoder(_Reading):
     def committed(self, profile: Profile, _task: str) -> tuple[Profile, bool]:
         """The profile of committed results, and whether they have these trainings and model."""
         committed = load_profile(profile.name, task=profile.task)
-        return committed, {*profile.further_seeds} <= {*committed.further_seeds}
+        made_up = profile.task.startswith("synthetic") and not committed.task.startswith(
+            "synthetic"
+        )
+        return committed, {*profile.further_seeds} <= {*committed.further_seeds} and not made_up
 
     def weights_at_hand(self, profile: Profile, _task: str, run: dict[str, Any]) -> Path | None:
         path = weights_path(profile.model, recipe(profile, run["seed"]))
@@ -131,6 +144,14 @@ class _Translation(_Reading):
 
     def model(self, profile: Profile, task: str) -> str:
         return profile.model_of(task)
+
+    def check_training(self, profile: Profile, task: str, seed: int) -> None:
+        profile.check_training(task, seed)
+        if seed == profile.trainings(task)[0]:
+            raise ValueError(
+                f"training {seed} is the first one of {task}, which counts already. Leave out "
+                "--by, or name another training"
+            )
 
     def parameters(self, profile: Profile) -> dict[str, Any]:
         # most results are greedy, and do not say so
@@ -381,8 +402,8 @@ class Request(NamedTuple):
             # refuses a name that is no order's; a measurement that reads no names returns the same
             if measurement.own(profile, half, name) == measurement.own(profile, half, usual[0]):
                 raise ValueError(f"{measurement.name} has no part {name!r}. Leave out --by")
-            if half == "translation" and (match := re.search(r"(?:^| )training (\d+)$", name)):
-                profile.check_training(task, int(match[1]))
+            if match := re.search(r"(?:^| )training (\d+)$", name):
+                HALF_OF[half].check_training(profile, task, int(match[1]))
 
     def as_asked(self) -> tuple[Request, bool, list[str]]:
         """Restrict a run that asks for fewer test texts than its profile has to what it needs.

@@ -76,14 +76,17 @@ class Base:
 
         Fetches weights from the Hub if their hash was never noted.
         """
+        if self.given:  # another tokenizer reads other words
+            return {
+                f"{self.hub or self.name}/{path.name}": file_sha256(path)
+                for pattern in (WEIGHTS, *_NEEDED)
+                for path in sorted(self.folder().glob(pattern))
+            }
         if self.hub:
             name = f"{self.hub}/{WEIGHTS}"
             if noted(name) is None:
                 self.folder()
             return {name: noted(name) or ""}
-        if self.given:
-            files = [Path(self.given, name) for name in ("config.json", WEIGHTS)]
-            return {f"{self.name}/{file.name}": file_sha256(file) for file in files}
         return {source.path: source.sha256 for source in self.files} or {self.name: "random"}
 
     @property

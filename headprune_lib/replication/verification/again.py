@@ -292,6 +292,13 @@ def found_again(
     return quantities
 
 
+def not_at_hand(result: Result, profile: Profile) -> list[str]:
+    """Why some of the weights that a result was measured on are not here; empty if all are."""
+    runs = [run for part in result.parts.values() for run in part.runs]
+    reasons = dict.fromkeys(_missing(result, run, profile) for run in runs)
+    return [reason for reason in reasons if reason]
+
+
 def profile_of(result: Result) -> Profile:
     """The profile that a committed result was measured with, for its task and model."""
     names = {

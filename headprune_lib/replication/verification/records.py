@@ -18,13 +18,14 @@ from headprune_lib.replication import store
 from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.measurements import MEASUREMENTS
 from headprune_lib.replication.measurements.obtaining import half_of
-from headprune_lib.replication.paths import cache_root, project_root
+from headprune_lib.replication.paths import cache_root, project_root, results_root
 from headprune_lib.replication.store import Key, Result, plain
 from headprune_lib.replication.store.files import replace_files
 from headprune_lib.replication.verification.again import (
     NotAtHand,
     Quantity,
     found_again,
+    not_at_hand,
     profile_of,
 )
 
@@ -64,10 +65,11 @@ def check(key: Key, *, drawn_seed: int = 0) -> tuple[Record, list[Quantity]]:
         OtherWeights: the committed weights are not those that the result was measured on.
     """
     result = store.load(key)
-    quantities, missing = [values_follow(result)], ""
+    profile, quantities = profile_of(result), [values_follow(result)]
     try:
         folder = cache_root() / "journals" / "verified" / name_of(result.key)
-        quantities += found_again(result, profile_of(result), folder, drawn_seed=drawn_seed)
+        quantities += found_again(result, profile, folder, drawn_seed=drawn_seed)
+        missing = "; ".join(not_at_hand(result, profile))
     except NotAtHand as reason:
         missing = str(reason)
     record = {
@@ -112,11 +114,25 @@ def differences(stored: Any, found: Any, path: str = "") -> Iterator[str]:
 
 
 def write_records(records: Mapping[str, Record]) -> None:
-    """Add records to the file, or replace them; those of results that are gone are removed."""
+    """Add records of committed results to the file; those of results that are gone are removed.
+
+    A record of a check for which something was not at hand does not replace one of a whole check of
+    the same result.
+    """
+    if results_root() != project_root() / "data" / "results":
+        return
     committed = {name_of(key) for key in store.find()}
     known = read_records() if records_path().exists() else {}
+    whole = {
+        name
+        for name in known.keys() & records.keys()
+        if not known[name]["not at hand"]
+        and records[name]["not at hand"]
+        and all(known[name][field] == records[name][field] for field in ("result", "version"))
+    }
+    added = {name: record for name, record in records.items() if name not in whole}
     kept = {
-        name: record for name, record in sorted({**known, **records}.items()) if name in committed
+        name: record for name, record in sorted({**known, **added}.items()) if name in committed
     }
     text = json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True)
     replace_files({records_path(): (text + "\n").encode()})
