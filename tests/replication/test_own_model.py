@@ -17,6 +17,9 @@ from tiny import build
 
 from headprune_lib.replication import store
 from headprune_lib.replication.data import LANGUAGE_TASKS, OWN_TEXTS, TASKS, TRANSLATION_TASKS
+from headprune_lib.replication.data.classification import to_examples
+from headprune_lib.replication.measurements import MEASUREMENTS
+from headprune_lib.replication.measurements.obtaining import Request
 from headprune_lib.replication.models import pretrained
 from headprune_lib.replication.models.encoders import finetuned
 from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
@@ -231,3 +234,54 @@ ENTRY = "name: tickets\nlabels: [question, complaint]\nfiles: {train: train.csv,
 def test_a_wrong_description_is_one_line(there, entry, message):
     (there / "tickets" / "task.yml").write_text(entry)
     refused("reproduce figure1b --data tickets --model my-bert", message)
+
+
+def test_labels_score_and_tokenizer_are_in_the_signature(there):
+    described = (there / "tickets" / "task.yml").read_text()
+
+    def signature(described):
+        (there / "tickets" / "task.yml").write_text(described)
+        with nothing_entered():
+            profile = load_profile(task="tickets", model="my-bert", data="tickets")
+            request = Request(MEASUREMENTS["one_head"], "encoder", profile, "tickets")
+            return request.signature(request.parts[0])
+
+    labels = re.search(r"labels: .*", described)[0]
+    usual = signature(described)
+    assert signature(described) == usual
+    assert signature(described.replace(labels, f"{labels}\nmetric: f1")) != usual
+    tokenizer = there / "my-bert" / "tokenizer.json"
+    tokenizer.write_text(tokenizer.read_text() + " ")
+    assert signature(described) != usual
+
+
+@pytest.mark.parametrize(
+    ("labels", "numbers"),
+    [(["1", "2", "3"], [0, 1, 2]), (["-1", "1"], [0, 1]), (["1", "0"], [0, 1])],
+)
+def test_labels_that_are_numbers_are_names(labels, numbers):
+    rows = [("line", label, f"text {label}") for label in labels]
+    texts = to_examples(rows, labels)
+    found = dict(zip(texts.texts, texts.labels, strict=True))
+    assert [found[f"text {label}"] for label in labels] == numbers
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "tokenizer.json").unlink(), "has no vocabulary"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"damaged"), "damaged"),
+        (
+            lambda folder: (folder / "config.json").write_text(
+                (folder / "config.json")
+                .read_text()
+                .replace('hidden_layers": 2', 'hidden_layers": 3')
+            ),
+            "lack",
+        ),
+    ],
+)
+def test_a_model_that_is_not_whole_is_refused(there, damage, message):
+    damage(there / "my-bert")
+    done = headprune("reproduce", "figure1b", "--data", "tickets", "--model", "my-bert")
+    assert done.exit_code == 2 and message in done.stderr, (done.output, done.exception)

@@ -18,6 +18,7 @@ from headprune_lib.replication.cli.options import (
     command,
     resumable,
 )
+from headprune_lib.replication.data.own import own_text
 from headprune_lib.replication.lazy import encoders, profiles, translators
 from headprune_lib.replication.paths import models_root, trained_root
 
@@ -69,6 +70,7 @@ def train(
         half = "translation" if translated else "encoder"
         options = {"data": data, "device": device}
         settings = load_for([half], profile, task, options, model=model)
+        _check_text(data, task or settings.task, translated=translated)
         profiles.check_here(settings)
         check_writable(trained_root(), *([models_root()] if publish else []))
         if translated:
@@ -84,6 +86,18 @@ def train(
             encoders.finetuned(settings, number, retrain=retrain)
             recipe = encoders.recipe(settings, number)
             typer.echo(short(encoders.weights_path(settings.model, recipe)))
+
+
+def _check_text(data: str | None, task: str, *, translated: bool) -> None:
+    """Raises ValueError for text that the training would not read."""
+    text = own_text(data)
+    if translated and data is not None:
+        raise ValueError(f"{task} has text of its own. Leave out --data")
+    if text and (text.kind != "labels" or task not in (text.name, *text.others.values())):
+        raise ValueError(
+            f"{data} has the text of {text.name}, and {task} is trained. Leave out --data, or give "
+            "text for a classifier and its name as the task"
+        )
 
 
 # --- the trained models under the names of their tasks ----------------------------------------------

@@ -256,6 +256,8 @@ def _enter(own: OwnText) -> OwnText:
             f"it has no text for {', '.join(missing)}. Give text for each of "
             f"{', '.join(kind.splits)}"
         )
+    if own.kind != "unit" and len(splits["test"]) == 1:
+        raise ValueError("it has a single text for test, which has no interval. Give several")
     for split in [split for split in splits if split not in (*kind.splits, "train", "valid")]:
         name = split if own.kind == "labels" else f"{own.name}-{split}"
         _check_name(name, own.folder)

@@ -44,6 +44,7 @@ PROFILES = ("smoke", "default", "base", "paper")
 Count = Annotated[StrictInt, Ge(1)]
 CountFrom0 = Annotated[StrictInt, Ge(0)]
 CountOrAll = Count | None
+SeveralOrAll = Annotated[StrictInt, Ge(2)] | None  # a single text has no interval
 PositiveFloat = Annotated[StrictFloat, AllowInfNan(False), Gt(0)]
 Share = Annotated[StrictFloat, AllowInfNan(False), Ge(0), Le(1)]
 PositiveShare = Annotated[StrictFloat, AllowInfNan(False), Gt(0), Le(1)]
@@ -343,7 +344,7 @@ class Profile:
     further_seeds: Annotated[list[CountFrom0], ONCE]
     domains: Annotated[list[Annotated[str, one_of("domain", TASKS)]], ONCE]
     n_used: CountFrom0
-    n_examples: CountOrAll
+    n_examples: SeveralOrAll
     n_domain: CountOrAll
     n_scoring: Count
     n_selection: Count
@@ -363,7 +364,7 @@ class Profile:
     translation_model: str
     translation_seed: CountFrom0 | None
     translation_seeds: dict[_Translation, dict[str, Annotated[list[CountFrom0], SOME, ONCE]]]
-    n_verses: CountOrAll
+    n_verses: SeveralOrAll
     n_headline: CountOrAll
     beams: Count
     translation_orders: Count
