@@ -253,7 +253,8 @@ def mark_as_rerun(notebook: nbformat.NotebookNode, parameters: Mapping[str, Any]
     changed = ", ".join(f"`{name} = {value!r}`" for name, value in parameters.items())
     banner = (
         f"> **This is a run with parameters of your own: {changed}.** The text was written about the "
-        "committed results. Tables, figures and what a cell prints are of this run; a conclusion that "
+        "committed results. What this run measured takes the place of the committed result of the same "
+        "table or figure; other models and tasks beside it are the committed ones. A conclusion that "
         "this run does not bear out is marked *Not with these parameters* and given without numbers."
     )
     cell = nbformat.v4.new_markdown_cell(banner, id="rerun", metadata={"tags": ["rerun"]})

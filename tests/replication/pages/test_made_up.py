@@ -14,6 +14,7 @@ from headprune_lib.replication.pages import plots
 from headprune_lib.replication.pages.frames import prunable_at
 from headprune_lib.replication.pages.plots.style import looks
 from headprune_lib.replication.pages.tables.beyond import leaderboard_rows
+from headprune_lib.replication.pages.tables.verdicts import again_table
 from headprune_lib.replication.store import Key
 
 
@@ -73,3 +74,13 @@ def test_a_mean_over_trainings_is_drawn_only_at_epochs_that_all_of_them_have():
     values = {"shares": shares, "trainings": [training(1.0, 2.0, 3.0), training(1.0, 2.5, 3.0)]}
     axes = plots.figure5({"two trainings": values}).axes[1]
     assert {tuple(line.get_xdata()) for line in axes.get_lines()} == {(1.0, 3.0)}
+
+
+def test_a_result_of_ones_own_has_no_link_to_the_committed_one():
+    result = store.load(Key("one_head", "reviews", "minilm"))
+    assert "one_head/reviews.minilm.json" in again_table([result])["values"].item()
+    parts = {
+        name: dataclasses.replace(part, raw_sha256="another") for name, part in result.parts.items()
+    }
+    own = dataclasses.replace(result, parts=parts)
+    assert again_table([own])["values"].item() == "<code>headprune results</code>"

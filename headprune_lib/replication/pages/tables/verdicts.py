@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Iterable, Sequence
 
 import pandas as pd
@@ -12,7 +13,7 @@ from headprune_lib.replication.claims.verdict import Row, Verdict
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.pages.tables.markup import Markup
 from headprune_lib.replication.paper import as_in_the_paper, name_of
-from headprune_lib.replication.paths import reference_root
+from headprune_lib.replication.paths import project_root, reference_root
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import BERT_SHAPE, machine, setting
 
@@ -144,17 +145,27 @@ def again_table(results: Sequence[Result]) -> pd.DataFrame:
     rows = []
     for result in results:
         runs = _runs(result)
-        path = f"{FOLDER}/{result.measurement}/{result.task}.{result.model}"
         rows.append(
             {
                 "result": named(result),
                 "command": _folded(list(dict.fromkeys(runs.values()))),
                 "minutes": f"{sum(seconds for _, seconds in runs) / 60:.0f}",
                 "measured": _where(result),
-                "values": Markup(f'<a href="{path}.json">JSON</a> <a href="{path}.csv">CSV</a>'),
+                "values": _files(result),
             }
         )
     return pd.DataFrame(rows, dtype=object)
+
+
+def _files(result: Result) -> Markup:
+    """Links to the files of a committed result; what finds those of another one."""
+    file = result.key.path(project_root() / "data" / "results")
+    parts = json.loads(file.read_text("utf-8"))["parts"] if file.is_file() else {}
+    outcomes = {name: part.raw_sha256 for name, part in result.parts.items()}
+    if outcomes != {name: part["raw_sha256"] for name, part in parts.items()}:
+        return Markup("<code>headprune results</code>")
+    path = f"{FOLDER}/{result.measurement}/{result.task}.{result.model}"
+    return Markup(f'<a href="{path}.json">JSON</a> <a href="{path}.csv">CSV</a>')
 
 
 def _folded(commands: list[str]) -> Markup:
