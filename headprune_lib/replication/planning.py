@@ -243,14 +243,17 @@ def _as_stored(upcoming: Upcoming, kept: store.Result) -> str:
     usual = load_profile(
         kept.profile, **{field: getattr(request.profile, field) for field in fields}
     )
-    works = [
-        _steps(request._replace(profile=profile), parts)[-1:]
-        for profile in (request.profile, usual)
+    planned = [
+        _steps(request._replace(profile=profile), parts) for profile in (request.profile, usual)
     ]
-    if not all(works):
+    if not all(planned):
         return f"The stored parts took {_minutes(seconds)} on {where}. Fewer texts take less."
-    now, then = (step.translations or step.passes for (step,) in works)
-    return f"This takes about {_minutes(seconds * now / then)} on {where}, as the stored parts did."
+    now, then = (step.translations or step.passes for *_, step in planned)
+    missing = any(step.state == "missing" for step in planned[0][:-1])
+    return (
+        f"This takes about {_minutes(seconds * now / then)} on {where}, as the stored parts did."
+        f"{' The missing steps come on top.' if missing else ''}"
+    )
 
 
 _TIMED: dict[tuple, Probe] = {}

@@ -71,6 +71,7 @@ def test_run_writes_in_place_or_beside_where_a_parameter_changes(notebook):
     [
         (["NOTEBOOK", "-p", "m", "1"], "unknown parameter of small.ipynb 'm'"),
         (["NOTEBOOK", "--output", "nowhere/x.ipynb"], "no folder"),
+        (["NOTEBOOK", "--output", "x.html"], "or a name that ends in .ipynb"),
         (["../there/bare.ipynb", "-p", "n", "1"], "bare.ipynb has no cell tagged 'parameters'"),
         (["there/smal"], "unknown notebook 'smal'"),
         (["01", "-p", "task", "reviws"], "unknown task 'reviws': did you mean reviews"),

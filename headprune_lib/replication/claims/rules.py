@@ -261,12 +261,14 @@ def together(record: Record | None, true: float = 1.0) -> Judged:
         return replace(NOTHING_TO_KEEP, met=met)
     share = Estimate.of(record, "kept", bounds.C3_KEPT)
     low, high = share.interval
+    # Where no answer changes, resampled texts do not vary, and say nothing of texts not drawn.
+    word = decided(low >= bounds.C3_KEPT, high < bounds.C3_KEPT) if low < high else "undecided"
     return Judged(
-        decided(low >= bounds.C3_KEPT, high < bounds.C3_KEPT),
+        word,
         met,
         f"With {record['share']:.0%} removed, {share.text('.1%')} of the score above chance is kept; "
         f"{record['raw']:.1%} of the score.",
-        share.power(true),
+        share.power(true) if low < high else 0.0,
         f"{detectable(share.error):.1%} more or less than {bounds.C3_KEPT:.0%}",
         estimates=[share],
         trainings=record.get("trainings", 1),

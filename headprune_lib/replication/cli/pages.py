@@ -42,8 +42,8 @@ def run(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="File for the executed notebook. If left out, the notebook itself; with parameters "
-            "<name>-run.ipynb in the current folder, with an HTML page next to it."
+            help="File or folder for the executed notebook. If left out, the notebook itself; with "
+            "parameters <name>-run.ipynb in the current folder, with an HTML page next to it."
         ),
     ] = None,
 ) -> None:
@@ -66,6 +66,8 @@ def run(
     os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")
     if output is not None and len(notebooks) > 1:
         refuse("--output takes one notebook at a time")
+    if output is not None and not output.is_dir() and output.suffix != ".ipynb":
+        refuse(f"--output is {output}. Give a folder, or a name that ends in .ipynb")
     pairs = (pair.partition("=") for pair in parameter or [])
     parameters = {name: parse_value(value) for name, _, value in pairs}
     sources = [find_notebook(name) for name in notebooks]
@@ -75,11 +77,11 @@ def run(
         started = time.monotonic()
         try:
             with resumable():
-                target = output
-                if output is not None and output.is_dir():
+                target, rerun = output, not parameters.keys() <= HOW_NOT_WHAT
+                if rerun and (output is None or output.is_dir()):
+                    target = name_of_rerun(output or Path(), source.stem, parameters)
+                elif output is not None and output.is_dir():
                     target = output / source.name
-                elif output is None and not parameters.keys() <= HOW_NOT_WHAT:
-                    target = name_of_rerun(Path(), source.stem, parameters)
                 written = run_notebook(source, parameters, target)
         except papermill.PapermillExecutionError as error:
             if error.ename == WrongParameter.__name__:

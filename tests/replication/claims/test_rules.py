@@ -275,3 +275,10 @@ def test_a_model_at_chance_has_nothing_to_keep():
         rules.orders(nothing, [True], "encoder"),
     ]
     assert all((one.word, one.power) == ("undecided", 0.0) for one in judged)
+
+
+def test_a_share_kept_whose_interval_has_no_width_decides_nothing():
+    record = {"share": 0.4, "kept": 1.0, "interval": [1.0, 1.0], "raw": 1.0}
+    judged = rules.together(record)
+    assert (judged.word, judged.power, judged.met) == ("undecided", 0.0, True)
+    assert rules.together({**record, "interval": [0.99, 1.01]}).word == "replicates"
