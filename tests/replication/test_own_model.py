@@ -285,3 +285,7 @@ def test_a_model_that_is_not_whole_is_refused(there, damage, message):
     damage(there / "my-bert")
     done = headprune("reproduce", "figure1b", "--data", "tickets", "--model", "my-bert")
     assert done.exit_code == 2 and message in done.stderr, (done.output, done.exception)
+
+
+def test_verify_says_that_it_is_for_committed_results(there):
+    refused("verify figure1b --model my-bert --data tickets", "committed results, not your own")

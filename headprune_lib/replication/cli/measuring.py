@@ -209,14 +209,24 @@ def verify(
     A training is kept apart in the cache and resumes after an interruption; stored results do not
     change. Checks of committed results are recorded in data/verified.json.
     """
+    from headprune_lib.replication.data import OWN_TEXTS
+    from headprune_lib.replication.models.pretrained import BASES
     from headprune_lib.replication.verification.retrained import verify
 
     if artifact == "all" or "/" in artifact:
+        given = {"task": task, "model": model, "data": data, "device": device}
+        if without := [f"--{name}" for name, value in given.items() if value is not None]:
+            refuse(f"{artifact} says what is checked. Leave out {', '.join(without)}")
         _check_committed(artifact, drawn_seed)
         return
     settings, pair = measurements.asked(
         artifact, profile, task=task, model=model, values={"data": data, "device": device}
     )
+    if {settings.task, pair, settings.language_task} & {*OWN_TEXTS} or BASES[settings.model].given:
+        refuse(
+            "verify checks the committed results, not your own. Measure yours again, with "
+            "HEADPRUNE_RESULTS set to another folder, and compare"
+        )
     profiles.check_here(settings)
     with resumable():
         done = verify(artifact, settings, task=pair, drawn_seed=drawn_seed)

@@ -18,7 +18,6 @@ from headprune_lib.replication.cli.options import (
     command,
     resumable,
 )
-from headprune_lib.replication.data.own import own_text
 from headprune_lib.replication.lazy import encoders, profiles, translators
 from headprune_lib.replication.paths import models_root, trained_root
 
@@ -90,6 +89,8 @@ def train(
 
 def _check_text(data: str | None, task: str, *, translated: bool) -> None:
     """Raises ValueError for text that the training would not read."""
+    from headprune_lib.replication.data.own import own_text
+
     text = own_text(data)
     if translated and data is not None:
         raise ValueError(f"{task} has text of its own. Leave out --data")
