@@ -279,9 +279,18 @@ def test_labels_that_are_numbers_are_names(labels, numbers):
             ),
             "lack",
         ),
+        (
+            lambda folder: (folder / "config.json").write_text(
+                json.dumps(
+                    json.loads((folder / "config.json").read_text())
+                    | {"problem_type": "multi_label_classification"}
+                )
+            ),
+            "gives a text several labels",
+        ),
     ],
 )
-def test_a_model_that_is_not_whole_is_refused(there, damage, message):
+def test_a_model_that_is_not_whole_or_of_another_kind_is_refused(there, damage, message):
     damage(there / "my-bert")
     done = headprune("reproduce", "figure1b", "--data", "tickets", "--model", "my-bert")
     assert done.exit_code == 2 and message in done.stderr, (done.output, done.exception)

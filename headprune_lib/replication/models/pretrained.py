@@ -342,6 +342,8 @@ def _check_kind(given: str, folder: Path, language: bool) -> None:
     known = auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
     if not language and config.model_type not in known:
         raise ValueError(f"{given} has a {named}, which cannot classify. Give one that can")
+    if not language and config.problem_type == "multi_label_classification":
+        raise ValueError(f"{given} gives a text several labels. Give a model that gives it one")
 
 
 def check_installed(package: str) -> None:
