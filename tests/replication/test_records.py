@@ -8,7 +8,7 @@ from headprune_lib.replication import measurements, store
 from headprune_lib.replication.cli import gpu
 from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.measurements import half_of
-from headprune_lib.replication.measurements.obtaining import Request
+from headprune_lib.replication.measurements.obtaining import HALF_OF, Request
 from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store import Key
@@ -84,3 +84,23 @@ def test_all_committed_weights_were_measured_on():
     known = records.read_records().values()
     measured = {sha256 for record in known for sha256 in record["weights"]}
     assert {file_sha256(path) for path in models_root().glob("*.safetensors")} <= measured
+
+
+def test_a_check_without_all_weights_does_not_replace_a_whole_one(tmp_path, monkeypatch):
+    name, path = records.name_of(ALWAYS), tmp_path / "verified.json"
+    whole = {name: records.read_records()[name] | {"not at hand": ""}}
+    path.write_text(json.dumps(whole))
+    monkeypatch.setattr(records, "records_path", lambda: path)
+    records.write_records({name: whole[name] | {"not at hand": "the weights", "found again": []}})
+    assert records.read_records() == whole
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))  # which has no committed result
+    records.write_records({})
+    assert records.read_records() == whole
+
+
+def test_made_up_text_is_no_committed_result_of_the_default_profile():
+    committed = {
+        name: HALF_OF["encoder"].committed(load_profile(profile, task=name), name)[1]
+        for profile, name in (("default", "synthetic"), ("default", "reviews"))
+    }
+    assert committed == {"synthetic": False, "reviews": True}
