@@ -109,6 +109,7 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
         ("reproduce figure1b --by 'training 1'", "training 1 is none of the further trainings"),
         ("reproduce figure1b --by 'training 99'", "training 99 is none of the further trainings"),
         ("reproduce table1 --by 'training 1'", "training 1 is the first one of enfr"),
+        ("reproduce language_curve --by 'importance training 2'", "has no training 2"),
         ("verify one_head/reviews.minilm --task sst2", "Leave out --task"),
         ("train enfr --data .", "enfr has text of its own. Leave out --data"),
         ("reproduce figure1b --workers 0", "'--workers': Input should be greater than or equal"),

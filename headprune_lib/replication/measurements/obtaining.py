@@ -68,6 +68,10 @@ class _Reading:
             return known[model].given or model
         return profile.given.get("translation_model", model)
 
+    def check_training(self, profile: Profile, task: str, seed: int) -> None:
+        """Raise ValueError for a seed that is no further one: the first would count twice."""
+        raise ValueError(f"{task} has no training {seed}: its model is not trained here")
+
     def weights_at_hand(self, profile: Profile, task: str, run: dict[str, Any]) -> Path | None:
         """The file of a run's weights, committed or cached; None if it was not trained here.
 
@@ -91,7 +95,6 @@ class _Encoder(_Reading):
         return profile.model
 
     def check_training(self, profile: Profile, task: str, seed: int) -> None:
-        """Raise ValueError for a seed that is no further one: the first would count twice."""
         further = [*dict.fromkeys((*profile.seeds[1:], *profile.further_seeds))]
         if seed not in further:
             raise ValueError(
