@@ -261,18 +261,20 @@ def together(record: Record | None, true: float = 1.0) -> Judged:
         return replace(NOTHING_TO_KEEP, met=met)
     share = Estimate.of(record, "kept", bounds.C3_KEPT)
     low, high = share.interval
-    # Where no answer changes, resampled texts do not vary, and say nothing of texts not drawn.
-    word = decided(low >= bounds.C3_KEPT, high < bounds.C3_KEPT) if low < high else "undecided"
-    return Judged(
-        word,
+    judged = Judged(
+        decided(low >= bounds.C3_KEPT, high < bounds.C3_KEPT),
         met,
         f"With {record['share']:.0%} removed, {share.text('.1%')} of the score above chance is kept; "
         f"{record['raw']:.1%} of the score.",
-        share.power(true) if low < high else 0.0,
+        share.power(true),
         f"{detectable(share.error):.1%} more or less than {bounds.C3_KEPT:.0%}",
         estimates=[share],
         trainings=record.get("trainings", 1),
     )
+    if low < high:
+        return judged
+    # Where no answer changes, resampled texts do not vary, and say nothing of texts not drawn.
+    return replace(judged, word="undecided", power=0.0)
 
 
 def task_judged(task: str, half: Half) -> str:

@@ -198,7 +198,7 @@ COLUMNS = (
     "verdict",
     "how sure",
 )
-NOT_MEASURED = "not measured"
+_NOT_MEASURED = "not measured"
 _LAB = "Silent-Zebra"  # published the effect of each head of the paper's models
 
 
@@ -279,7 +279,7 @@ def _ranges(rows: Sequence[Row]) -> str:
             for estimate in of(row.judged):
                 parts.setdefault((estimate.label, row.half), []).append(estimate)
     if not parts:
-        return NOT_MEASURED
+        return _NOT_MEASURED
     form, several = CLAIMS[rows[0].claim].form, len({half for _, half in parts}) > 1
     ranges = []
     for (label, half), estimates in parts.items():
@@ -297,12 +297,12 @@ def _ranges(rows: Sequence[Row]) -> str:
 
 def by_others(verdict: Verdict) -> str:
     """Others' findings on the paper's own models that bear on the claim."""
-    if verdict.claim in _GRIDS:
-        return _GRIDS[verdict.claim]()
+    if verdict.claim in GRIDS:
+        return GRIDS[verdict.claim]()
     shown = [row for row in verdict.others if row.judged.estimates]
     if not shown:
         sentences = [f"{row.setting}: {row.judged.measured}" for row in verdict.others]
-        return " ".join(sentences) or NOT_MEASURED
+        return " ".join(sentences) or _NOT_MEASURED
     form = CLAIMS[verdict.claim].form
     text = ", ".join(
         f"{formatted(form, estimate.value)} ({', '.join(filter(None, (row.setting, estimate.label)))})"
@@ -316,7 +316,7 @@ def by_others(verdict: Verdict) -> str:
 def _sure(verdict: Verdict) -> str:
     """The number of results that count, their models and trainings, and the paper's criterion."""
     if not verdict.measured:
-        return NOT_MEASURED
+        return _NOT_MEASURED
     rows = [row for row in verdict.measured if row.judged.aside != UNTRAINED]
     untrained = len(rows) < len(verdict.measured)
     on = "no trained model"
@@ -361,4 +361,4 @@ def _on_two_texts() -> str:
 
 
 # Claims on single heads, for which others published grids, not results that a rule judges.
-_GRIDS = {"C1": _cut_alone, "C2": _one_left, "C7": _on_two_texts}
+GRIDS = {"C1": _cut_alone, "C2": _one_left, "C7": _on_two_texts}

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from headprune_lib.replication.claims.rules import CLAIMS, Claim
 from headprune_lib.replication.claims.verdict import BY_OTHERS, Estimate, Row, Verdict
 from headprune_lib.replication.formatting import formatted
-from headprune_lib.replication.pages.site.answer import NOT_MEASURED, by_others
+from headprune_lib.replication.pages.site.answer import GRIDS
 from headprune_lib.replication.pages.tables.markup import verdict_html
 
 
@@ -37,9 +37,9 @@ def card_html(claim: Claim, verdict: Verdict) -> str:
 
 def _of_grids(verdict: Verdict) -> str:
     """What others measured on the paper's own models, where neither picture nor table has it."""
-    text = by_others(verdict)
-    if text == NOT_MEASURED or verdict.others:
+    if verdict.claim not in GRIDS:
         return ""
+    text = GRIDS[verdict.claim]()
     source = '<a href="../notebooks/09_independent.html#measure-this-again">Their numbers</a>'
     return f"<p><strong>The paper's models, by others.</strong> {_text(text.rstrip('.'))}. {source}.</p>\n"
 
